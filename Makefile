@@ -1,0 +1,47 @@
+# Everything runs from one virtual environment with locked versions; the lab needs root on Linux.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+
+.PHONY: demo test test-unit lint bench lab-up lab-down lock docs clean
+
+$(VENV)/.ready: requirements.lock pyproject.toml lab/pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "rackproof needs Python 3.11 or newer; set PYTHON=")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e lab
+	touch $@
+
+# From "as leased" to a proven baseline on a simulated rack, and one fault found and healed. KEEP=1 leaves the lab up.
+demo: $(VENV)/.ready
+	@$(BIN)/python lab/demo.py
+
+test: $(VENV)/.ready lint
+	$(BIN)/pytest tests
+
+test-unit: $(VENV)/.ready
+	$(BIN)/pytest tests -m "not lab"
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.ready
+	$(BIN)/python benchmarks/run.py
+
+lab-up: $(VENV)/.ready
+	$(BIN)/rackproof-lab up
+
+lab-down: $(VENV)/.ready
+	$(BIN)/rackproof-lab down
+
+lock:
+	$(BIN)/pip install --quiet pip-tools
+	$(BIN)/pip-compile --quiet --extra dev --generate-hashes --strip-extras --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links -o requirements.lock pyproject.toml
+
+docs: $(VENV)/.ready
+	$(BIN)/rackproof explain --markdown > docs/requirements.md
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

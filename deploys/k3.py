@@ -1,0 +1,22 @@
+"""The supported path: brings a host to the official vLLM recipe baseline for Kimi K3.
+
+    pyinfra inventories/gb300.py deploys/k3.py
+
+Layers in the order a host is built up. Each looks at what was read from the node and adds operations only where the
+node is not as the baseline wants it; a second run changes nothing.
+"""
+
+from rackproof.deploy.node import begin, finish
+from rackproof.layers.container_runtime import deploy as container_runtime
+from rackproof.layers.gpu_driver import deploy as gpu_driver
+from rackproof.layers.host import deploy as host
+from rackproof.layers.image import deploy as image
+from rackproof.layers.nvlink import deploy as nvlink
+
+node = begin()
+host.bring_about(node)
+gpu_driver.bring_about(node)
+nvlink.bring_about(node)
+container_runtime.bring_about(node)
+image.bring_about(node)
+finish(node)

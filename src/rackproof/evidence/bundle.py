@@ -1,0 +1,172 @@
+"""Evidence on disk: a directory or `.tar.gz` per node, one file per section, a manifest with the sha256 of each.
+
+A bundle may come from a stranger. Reading one never writes outside memory, never follows a link, never trusts a size,
+and a file that does not match its hash is not evidence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rackproof.errors import InputError
+from rackproof.evidence.evidence import Evidence
+from rackproof.evidence.sections import Section, Status
+from rackproof.evidence.stream import MAX_BYTES, parse_stream
+
+SCHEMA = 1
+MANIFEST = "manifest.json"
+_NAME = re.compile(r"^sections/[a-z0-9_]{1,64}\.(out|err)$")
+
+
+def write_bundle(path: Path, evidence: Evidence) -> None:
+    """Write one node's evidence; `path` ending in .tar.gz makes an archive, anything else a directory.
+
+    Nothing half-written is left behind: it is made beside its place and renamed.
+    """
+    files = _files(evidence)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        raise InputError(str(path), "is already there", "a path that does not exist yet")
+    if path.name.endswith(".tar.gz"):
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".rackproof-")
+        try:
+            with os.fdopen(handle, "wb") as out, tarfile.open(fileobj=out, mode="w:gz") as archive:
+                for name, data in files.items():
+                    member = tarfile.TarInfo(name)
+                    member.size = len(data)
+                    archive.addfile(member, io.BytesIO(data))
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        return
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".rackproof-") as temporary:
+        top = Path(temporary) / "bundle"
+        for name, data in files.items():
+            file = top / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+        os.replace(top, path)
+
+
+def read_bundle(path: Path) -> list[Evidence]:
+    """Evidence from a bundle (directory or archive), from a folder of bundles, or from a file of raw probe output."""
+    if path.is_dir():
+        if (path / MANIFEST).is_file():
+            return [_evidence(_directory(path), str(path))]
+        found = [item for item in sorted(path.iterdir()) if item.name.endswith(".tar.gz") or item.is_dir()]
+        if not found:
+            raise InputError(str(path), "holds no evidence", f"a bundle with {MANIFEST}, or a folder of bundles")
+        return [evidence for item in found for evidence in read_bundle(item)]
+    if not path.is_file():
+        raise InputError(str(path), "there is no such file", "a bundle, a folder of bundles, or probe output")
+    if path.stat().st_size > MAX_BYTES:
+        raise InputError(str(path), f"is {path.stat().st_size} bytes", f"at most {MAX_BYTES}")
+    data = path.read_bytes()
+    if data[:2] == b"\x1f\x8b":
+        return [_evidence(_archive(data, str(path)), str(path))]
+    return [parse_stream(data)]
+
+
+def _files(evidence: Evidence) -> dict[str, bytes]:
+    files: dict[str, bytes] = {}
+    for section in evidence.sections.values():
+        files[f"sections/{section.name}.out"] = section.stdout
+        files[f"sections/{section.name}.err"] = section.stderr
+    manifest = {
+        "schema": SCHEMA,
+        "node": evidence.node,
+        "probe_version": evidence.probe_version,
+        "nonce": evidence.nonce,
+        "started": evidence.started,
+        "seconds": evidence.seconds,
+        "problem": evidence.problem,
+        "stream_sha256": evidence.sha256,
+        "sections": {
+            s.name: {"status": s.status.value, "rc": s.rc, "seconds": s.seconds, "deadline_s": s.deadline_s}
+            for s in evidence.sections.values()
+        },
+        "files": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
+    }
+    return {MANIFEST: json.dumps(manifest, indent=1, sort_keys=True).encode() + b"\n", **files}
+
+
+def _directory(path: Path) -> dict[str, bytes]:
+    files = {MANIFEST: (path / MANIFEST).read_bytes()}
+    for file in sorted((path / "sections").glob("*")):
+        if file.is_file() and not file.is_symlink() and file.stat().st_size <= MAX_BYTES:
+            files[f"sections/{file.name}"] = file.read_bytes()
+    return files
+
+
+def _archive(data: bytes, where: str) -> dict[str, bytes]:
+    """Members by name, in memory; only regular files with the names a bundle has, up to a size in all."""
+    files: dict[str, bytes] = {}
+    total = 0
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
+            for member in archive:
+                total += member.size
+                if total > MAX_BYTES:
+                    raise InputError(where, f"unpacks to more than {MAX_BYTES} bytes", "a bundle rackproof wrote")
+                content = archive.extractfile(member) if member.isreg() else None
+                if content is not None and (member.name == MANIFEST or _NAME.match(member.name)):
+                    files[member.name] = content.read()
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise InputError(where, f"is not a readable archive: {error}", "a .tar.gz that rackproof wrote") from None
+    return files
+
+
+def _evidence(files: Mapping[str, bytes], where: str) -> Evidence:
+    try:
+        manifest: Any = json.loads(files[MANIFEST])
+        if manifest["schema"] != SCHEMA:
+            raise InputError(where, f"has bundle schema {manifest['schema']}", str(SCHEMA))
+        hashes = {str(name): str(value) for name, value in manifest["files"].items()}
+        spoiled = sorted(
+            name for name, value in hashes.items() if hashlib.sha256(files.get(name, b"\0missing")).hexdigest() != value
+        )
+        sections = {
+            str(name): _section(str(name), fields, files)
+            for name, fields in manifest["sections"].items()
+            if f"sections/{name}.out" not in spoiled and f"sections/{name}.err" not in spoiled
+        }
+        problem = manifest["problem"]
+        if spoiled:
+            problem = f"the bundle was changed after it was written: {', '.join(spoiled[:3])}"
+        return Evidence(
+            node=str(manifest["node"]),
+            sections=sections,
+            probe_version=str(manifest["probe_version"]),
+            nonce=str(manifest["nonce"]),
+            started=str(manifest["started"]),
+            seconds=float(manifest["seconds"]),
+            problem=None if problem is None else str(problem),
+            sha256=str(manifest["stream_sha256"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            where, f"is not an evidence bundle: {type(error).__name__} {error}", "a bundle rackproof wrote"
+        ) from None
+
+
+def _section(name: str, fields: Any, files: Mapping[str, bytes]) -> Section:
+    rc = fields["rc"]
+    return Section(
+        name=name,
+        status=Status(fields["status"]),
+        rc=None if rc is None else int(rc),
+        seconds=float(fields["seconds"]),
+        stdout=files[f"sections/{name}.out"],
+        stderr=files[f"sections/{name}.err"],
+        deadline_s=int(fields["deadline_s"]),
+    )

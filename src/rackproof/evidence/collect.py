@@ -1,0 +1,110 @@
+"""Collection: one probe on every node of a plan at once, over pyinfra's own connectors.
+
+pyinfra runs in a process of its own (`collect_worker`): it patches the interpreter for gevent, and a transport that
+goes wrong must not take the judge with it. What the worker could not read becomes Evidence with a problem.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rackproof.errors import RackproofError
+from rackproof.evidence.evidence import Evidence
+from rackproof.evidence.probe import assemble
+from rackproof.evidence.stream import parse_stream
+from rackproof.evidence.tools import commands
+from rackproof.managed import PATHS
+from rackproof.plan import Plan
+
+
+@dataclass(frozen=True)
+class Event:
+    """Progress: `kind` is connecting, read, failed or done."""
+
+    kind: str
+    node: str
+    detail: str = ""
+
+
+def probe_program(nonce: str, sudo: bool) -> str:
+    """The probe as every door runs it."""
+    return assemble(commands(PATHS), nonce, sudo)
+
+
+def new_nonce() -> str:
+    """A nonce for one collection, so that an answer cannot be an older one."""
+    return secrets.token_hex(8)
+
+
+def collect(
+    plan: Plan,
+    *,
+    sudo: bool | None = None,
+    timeout_s: int = 60,
+    on_event: Callable[[Event], None] = lambda event: None,
+) -> dict[str, Evidence]:
+    """Evidence of every node to be read, by name. A node that cannot be read is there too, with its problem.
+
+    `sudo`: let the probe use `sudo -n` for sections that need root; None: as each node's site says. `timeout_s` bounds
+    one node from connecting to the last byte.
+    """
+    nonce = new_nonce()
+    job = {
+        "timeout_s": timeout_s,
+        "nodes": [
+            {
+                "name": node.name,
+                # The probe calls sudo itself, and only for what needs it.
+                "data": {key: value for key, value in node.connection.items() if not key.startswith("_")},
+                "probe": "sudo" if (node.site.value("ssh", "sudo") if sudo is None else sudo) else "plain",
+            }
+            for node in plan.to_read
+        ],
+        "probes": {"plain": probe_program(nonce, False), "sudo": probe_program(nonce, True)},
+    }
+    found: dict[str, Evidence] = {}
+    for answer in _worker(job):
+        event = Event(answer["event"], answer["node"], answer.get("detail", ""))
+        if event.kind == "read":
+            found[event.node] = parse_stream(answer["stream"].encode("utf-8", "surrogateescape"), event.node, nonce)
+        elif event.kind == "failed":
+            found[event.node] = Evidence(event.node, problem=event.detail)
+        on_event(event)
+    for node in plan.to_read:
+        found.setdefault(node.name, Evidence(node.name, problem="the collection ended before this node was read"))
+    on_event(Event("done", ""))
+    return found
+
+
+def _worker(job: Mapping[str, Any]) -> Any:
+    """Run the worker and yield its answers; it is ended with us, also on Ctrl-C."""
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-m", "rackproof.evidence.collect_worker"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        encoding="utf-8", errors="surrogateescape",
+    )
+    assert process.stdin and process.stdout and process.stderr  # noqa: S101 - PIPE gives all three
+    complaints: list[str] = []
+    reader = threading.Thread(target=lambda: complaints.extend(process.stderr or ()), daemon=True)
+    reader.start()
+    try:
+        process.stdin.write(json.dumps(job))
+        process.stdin.close()
+        for line in process.stdout:
+            yield json.loads(line)
+        process.wait()
+        reader.join(timeout=1)
+        if process.returncode != 0:
+            last = "".join(complaints).strip().splitlines()[-1:] or ["no message"]
+            raise RackproofError(f"the collecting process ended with {process.returncode}: {last[0]}")
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()

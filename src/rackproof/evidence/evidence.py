@@ -1,0 +1,40 @@
+"""Evidence: what one probe of one node returned, before anybody interprets it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rackproof.evidence.sections import Section
+from rackproof.facts import Missing
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One probe of one node.
+
+    `problem` is set when there is nothing or not everything: the node could not be reached, the stream was cut off.
+    Whatever sections did arrive are still there; the rest is missing with that reason.
+    """
+
+    node: str
+    sections: Mapping[str, Section] = field(default_factory=dict)
+    probe_version: str = ""
+    nonce: str = ""
+    started: str = ""  # ISO 8601, UTC, by the node's own clock
+    seconds: float = 0.0
+    problem: str | None = None
+    sha256: str = ""  # of the stream as it arrived
+
+    def section(self, name: str) -> Section | Missing:
+        """A section by name, or why it is not there."""
+        if name in self.sections:
+            return self.sections[name]
+        return Missing(self.problem or f"the evidence holds no section {name!r}")
+
+    def usable(self, name: str, what: str) -> Section | Missing:
+        """A section whose command ran to its end, or why there is none. `what` names the tool in that reason."""
+        section = self.section(name)
+        if isinstance(section, Missing):
+            return section
+        return section.unusable(what) or section

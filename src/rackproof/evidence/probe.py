@@ -1,0 +1,145 @@
+"""The probe: one read-only POSIX sh program that runs every command of the evidence tools once, side by side.
+
+Why it is built like this:
+- A sick driver makes nvidia-smi hang, sometimes unkillably. So each command has a deadline of its own and writes to a
+  file; the program waits on a FIFO for "done" words, never for a process, and reports what was late.
+- Every line of content carries a one-character mark (`|` stdout, `!` stderr, `~` and `^` the same escaped by
+  `sed -n l`), so nothing a tool prints can be taken for a frame. The frame lines start with `#@` and the nonce.
+- Bytes outside printable ASCII travel escaped, so no transport or editor can spoil them.
+- It writes only below one temporary directory, and removes that in every way it can end.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+from rackproof import __version__
+from rackproof.errors import InputError
+from rackproof.evidence.sections import Command, Root
+
+FORMAT = 1
+GRACE_S = 2  # what the slowest command may overrun before the probe stops waiting for it
+
+_HEAD = """\
+#!/bin/sh
+# rackproof probe {version}: reads this node once. Read-only; writes only to a temporary directory that it removes.
+# It runs {count} commands side by side, each with a deadline, and prints what they print. Nothing leaves the node
+# but this output.
+LC_ALL=C; export LC_ALL
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin; export PATH
+nonce={nonce}
+sudo={sudo}
+umask 077
+t=$(mktemp -d "${{TMPDIR:-/tmp}}/rackproof.XXXXXX") || exit 1
+cleanup() {{ [ -z "$timer" ] || kill "$timer" 2>/dev/null; rm -rf "$t"; }}
+trap cleanup EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+mkfifo "$t/done" || exit 1
+exec 3<>"$t/done"
+
+clock() {{ read -r up _ </proc/uptime; echo "$up"; }}
+
+# job NAME DEADLINE ROOT REQUIRES: runs $t/NAME.sh in the background
+job() {{
+  name=$1 deadline=$2 root=$3 requires=$4
+  echo "$deadline" >"$t/$name.deadline"
+  if [ -n "$requires" ] && ! command -v "$requires" >/dev/null 2>&1; then
+    echo absent >"$t/$name.end"; echo "$name" >&3; return
+  fi
+  as=
+  if [ "$root" != no ] && [ "$uid" != 0 ]; then
+    if [ "$sudo" = 1 ]; then as='sudo -n'
+    elif [ "$root" = needed ]; then echo needs-root >"$t/$name.end"; echo "$name" >&3; return; fi
+  fi
+  (
+    clock >"$t/$name.begin"
+    $as timeout -k 1 "$deadline" sh "$t/$name.sh" >"$t/$name.out" 2>"$t/$name.err" </dev/null 3>&-
+    rc=$?
+    case $rc in
+      124|137) echo deadline >"$t/$name.rc" ;;
+      *) echo "ran $rc" >"$t/$name.rc" ;;
+    esac
+    clock >"$t/$name.finish"
+    mv "$t/$name.rc" "$t/$name.end"
+    echo "$name" >&3
+  ) 2>/dev/null &
+}}
+
+# lines MARK ESCAPED FILE: every line of FILE behind its mark
+lines() {{
+  [ -s "$3" ] || return 0
+  if [ "$(tr -d '\\011\\012\\040-\\176' <"$3" | wc -c)" -gt 0 ]; then sed -n l "$3" | sed "s/^/$2/"
+  else sed "s/^/$1/" "$3"; echo; fi
+}}
+
+section() {{
+  echo "#@$nonce begin $1"
+  lines '|' '~' "$t/$1.out"
+  lines '!' '^' "$t/$1.err"
+  if [ -f "$t/$1.end" ]; then read -r status rc <"$t/$1.end"; else status=deadline rc=; fi
+  begin=0 finish=0
+  [ ! -f "$t/$1.begin" ] || read -r begin <"$t/$1.begin"
+  if [ -f "$t/$1.finish" ]; then read -r finish <"$t/$1.finish"
+  elif [ "$status" = deadline ]; then finish=$(clock); fi
+  read -r deadline <"$t/$1.deadline"
+  size=0 esize=0
+  [ ! -f "$t/$1.out" ] || size=$(wc -c <"$t/$1.out")
+  [ ! -f "$t/$1.err" ] || esize=$(wc -c <"$t/$1.err")
+  echo "#@$nonce end $1 status=$status rc=$rc begin=$begin finish=$finish stdout=$((size)) stderr=$((esize)) \
+deadline=$deadline"
+}}
+
+uid=$(id -u)
+sudo_ok=
+if [ "$uid" != 0 ] && [ "$sudo" = 1 ]; then
+  if sudo -n true 2>/dev/null; then sudo_ok=yes; else sudo_ok=no sudo=0; fi
+fi
+start=$(clock)
+read -r node </proc/sys/kernel/hostname
+echo "#@$nonce probe format={format} version={version} node=$node uid=$uid sudo=$sudo_ok \
+started=$(date -u +%Y-%m-%dT%H:%M:%SZ)"
+"""
+
+_TAIL = """\
+( trap 'kill $s 2>/dev/null; exit' TERM; sleep {wait} & s=$!; wait $s; echo @late >&3 ) >/dev/null 2>&1 &
+timer=$!
+left={count}
+while [ $left -gt 0 ]; do
+  read -r word <&3
+  [ "$word" != @late ] || break
+  left=$((left - 1))
+done
+for name in {names}; do section "$name"; done
+echo "#@$nonce done sections={count} begin=$start finish=$(clock)"
+"""
+
+
+def assemble(commands: Sequence[Command], nonce: str, sudo: bool = False) -> str:
+    """The probe program as text. `nonce` is echoed in every frame; 8 to 64 characters of A-Z a-z 0-9 and `-`."""
+    if not re.fullmatch(r"[A-Za-z0-9-]{8,64}", nonce):
+        raise InputError("--nonce", f"{nonce!r} cannot be used", "8 to 64 characters of A-Z a-z 0-9 -")
+    names = [command.name for command in commands]
+    if len(set(names)) != len(names):
+        raise ValueError("two commands of the probe have the same name")
+    head = _HEAD.format(
+        version=__version__, count=len(commands), nonce=nonce, sudo=int(sudo), format=FORMAT
+    )
+    wait = max((command.deadline_s for command in commands), default=0) + GRACE_S
+    tail = _TAIL.format(wait=wait, count=len(commands), names=" ".join(names))
+    return head + "".join(_job(command) for command in commands) + tail
+
+
+def _job(command: Command) -> str:
+    """Each script travels as a here-document of its own, so that its quoting is never touched."""
+    end = "RACKPROOF_END"
+    if end in command.script:
+        raise ValueError(f"the script of {command.name} holds its own end mark")
+    root = {Root.NO: "no", Root.HELPS: "helps", Root.NEEDED: "needed"}[command.root]
+    return (
+        f"cat >\"$t/{command.name}.sh\" <<'{end}'\n{command.script.strip()}\n{end}\n"
+        f"job {command.name} {command.deadline_s} {root} {shlex.quote(command.requires)}\n"
+    )

@@ -1,0 +1,115 @@
+"""From evidence to facts: every fact of a node, each by the one function that knows where it stands.
+
+Nothing here raises. A section that is missing, late or refused makes its facts missing with that reason, and so does a
+parser that fails in a way nobody thought of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rackproof.evidence.evidence import Evidence
+from rackproof.evidence.tools import (
+    cdi,
+    container,
+    host,
+    imex,
+    kernel_log,
+    modprobe,
+    nvidia_driver,
+    nvidia_nvlink,
+    nvidia_smi,
+    nvidia_topo,
+    packages,
+    systemd,
+)
+from rackproof.facts import DriverFacts, Fact, HostFacts, Missing, NodeFacts, NvlinkFacts, RuntimeFacts, T
+
+
+def read_facts(evidence: Evidence) -> NodeFacts:
+    """Everything the evidence says about its node."""
+    return NodeFacts(
+        node=evidence.node,
+        host=_host(evidence),
+        driver=_driver(evidence),
+        smi=_read(nvidia_smi.smi, evidence),
+        nvlink=NvlinkFacts(
+            ports=_read(nvidia_nvlink.ports, evidence),
+            gpu_paths=_read(nvidia_topo.gpu_paths, evidence),
+            imex_nodes=_read(imex.nodes, evidence),
+            imex_domain=_read(imex.domain, evidence),
+            imex_channels=_read(imex.channels, evidence),
+        ),
+        kernel_log=_read(kernel_log.kernel_log, evidence),
+        runtime=_runtime(evidence),
+        evidence=_whole(evidence),
+    )
+
+
+def _read(parse: Callable[[Evidence], Fact[T]], evidence: Evidence) -> Fact[T]:
+    """A fact, even where its parser has a defect that some hostile or strange output found."""
+    try:
+        return parse(evidence)
+    except Exception as error:
+        return Missing(f"rackproof could not understand the output ({type(error).__name__} in {parse.__module__})")
+
+
+def _whole(evidence: Evidence) -> Fact[str]:
+    if evidence.problem:
+        return Missing(evidence.problem)
+    return evidence.sha256 or Missing("the evidence carries no sha256")
+
+
+def _host(evidence: Evidence) -> HostFacts:
+    return HostFacts(
+        hostname=_read(host.hostname, evidence),
+        boot_id=_read(host.boot_id, evidence),
+        kernel=_read(host.kernel, evidence),
+        architecture=_read(host.architecture, evidence),
+        os_id=_read(host.os_id, evidence),
+        os_version=_read(host.os_version, evidence),
+        product_name=_read(host.product_name, evidence),
+        cmdline=_read(host.cmdline, evidence),
+        page_size_bytes=_read(host.page_size_bytes, evidence),
+        is_root=_read(host.is_root, evidence),
+        simulated=_read(host.simulated, evidence),
+        selfbuild=_read(host.selfbuild, evidence),
+        reboot_required=_read(host.reboot_required, evidence),
+        units=_read(systemd.units, evidence),
+        packages=_read(packages.packages, evidence),
+        broken_packages=_read(packages.broken_packages, evidence),
+        apt_sources=_read(packages.apt_sources, evidence),
+        apt_preferences=_read(packages.apt_preferences, evidence),
+        files=_read(host.files, evidence),
+        stamp=_read(host.stamp, evidence),
+        addresses=_read(host.addresses, evidence),
+    )
+
+
+def _driver(evidence: Evidence) -> DriverFacts:
+    return DriverFacts(
+        loaded_version=_read(nvidia_driver.loaded_version, evidence),
+        flavour=_read(nvidia_driver.flavour, evidence),
+        disk_version=_read(nvidia_driver.disk_version, evidence),
+        library_version=_read(nvidia_driver.library_version, evidence),
+        loaded_modules=_read(nvidia_driver.loaded_modules, evidence),
+        parameters=_read(nvidia_driver.parameters, evidence),
+        nouveau_blacklisted=_read(modprobe.nouveau_blacklisted, evidence),
+        proc_gpus=_read(nvidia_driver.proc_gpus, evidence),
+        pci_gpus=_read(nvidia_driver.pci_gpus, evidence),
+        pci_ids=_read(nvidia_driver.pci_ids, evidence),
+    )
+
+
+def _runtime(evidence: Evidence) -> RuntimeFacts:
+    return RuntimeFacts(
+        engine=_read(container.engine, evidence),
+        engine_version=_read(container.engine_version, evidence),
+        cgroup_version=_read(container.cgroup_version, evidence),
+        runtimes=_read(container.runtimes, evidence),
+        cdi_devices=_read(container.cdi_devices, evidence),
+        daemon_config=_read(container.daemon_config, evidence),
+        toolkit_version=_read(container.toolkit_version, evidence),
+        cdi_specs=_read(cdi.cdi_specs, evidence),
+        images=_read(container.images, evidence),
+    )

@@ -1,0 +1,51 @@
+"""Layer nvlink: IMEX on the trays of an NVLink domain, Fabric Manager on HGX; neither where it does not belong."""
+
+from __future__ import annotations
+
+from rackproof.deploy.node import Node, known_or
+
+
+def bring_about(node: Node) -> None:
+    """Bring the fabric daemon of this hardware to the driver's version, configured, enabled and running."""
+    with node.layer("nvlink"):
+        version = node.baseline.driver.version
+        names = node.baseline.packages.names if node.baseline.packages else None
+        assert names is not None and version is not None  # noqa: S101 - begin() refuses a baseline without
+        stale = not node.driver_changes and not node.has_packages(names.fabric, version)
+        if stale:
+            wanted = " ".join([f"'{name}={version}-*'" for name in names.fabric] + list(names.fabric_unversioned))
+            node.packages(
+                f"Install {', '.join(names.fabric)} {version}",
+                "apt update\napt install --no-install-recommends --allow-downgrades --allow-change-held-packages "
+                f"{wanted}",
+            )
+        if node.baseline.nvlink.kind == "nvl72":
+            _imex(node, stale)
+        else:
+            _fabric_manager(node, stale)
+
+
+def _imex(node: Node, stale: bool) -> None:
+    """All trays get the node list before any starts: the list is read only at start, and must be equal everywhere."""
+    if not node.baseline.nvlink.across_nodes:
+        return
+    files = node.managed("nvlink")
+    node.files("IMEX node list of the NVLink domain", files)
+    changed = any(not node.has(file) for file in files)
+    if changed or stale or node.driver_changes or node.reboot or not node.unit_ok("nvidia-imex") or _disagrees(node):
+        node.shell("Start nvidia-imex", "systemctl enable -q nvidia-imex\nsystemctl restart nvidia-imex")
+
+
+def _disagrees(node: Node) -> bool:
+    """The daemon still runs on an older node list or version than what is installed: the domain refuses it."""
+    domain = known_or(node.facts.nvlink.imex_domain, None)
+    return domain is not None and domain.status != "UP" and any("mismatch" in link.lower() for link in domain.bad_links)
+
+
+def _fabric_manager(node: Node, stale: bool) -> None:
+    if stale or node.driver_changes or node.reboot or not node.unit_ok("nvidia-fabricmanager"):
+        node.shell(
+            "Start nvidia-fabricmanager",
+            "modprobe ib_umad\nprintf 'ib_umad\\n' >/etc/modules-load.d/rackproof-ib_umad.conf\n"
+            "systemctl enable -q nvidia-fabricmanager\nsystemctl restart nvidia-fabricmanager",
+        )

@@ -1,0 +1,77 @@
+"""`judge`: a verdict from evidence that somebody else may have collected."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rackproof.commands import output
+from rackproof.commands.options import Inputs, Outputs, debug, inputs, outputs
+from rackproof.errors import InputError
+
+if TYPE_CHECKING:
+    from rackproof.evidence.evidence import Evidence
+
+
+@click.command(short_help="Judge evidence that is already there.")
+@click.argument("sources", metavar="EVIDENCE...", nargs=-1, required=True)
+@click.option("--inventory", metavar="FILE", help="Which nodes there should be, and which serve together.")
+@click.option("--nonce", metavar="TEXT", help="The nonce the probe was made with: other evidence is refused.")
+@inputs
+@outputs
+@debug
+def judge(sources: tuple[str, ...], inventory: str | None, nonce: str | None, chosen: Inputs, wanted: Outputs) -> int:
+    """Judge evidence: bundles (.tar.gz or directory), folders of bundles, raw probe output, or - for standard input.
+
+    Exit code: 0 accept, 1 reject, 2 undetermined, 3 the tool or its input failed, 4 unsupported (self-build).
+    """
+    from rackproof.judging import judge_all, plan_for_evidence
+    from rackproof.nodesets import expand
+
+    if inventory and (chosen.hardware or chosen.layout or chosen.site):
+        raise click.UsageError("an inventory already says its hardware, layout and site: give one or the other")
+    output.check(wanted)
+    evidence = _by_node(sources, nonce)
+    plan = plan_for_evidence(
+        list(evidence.values()),
+        hardware=chosen.hardware, layout=chosen.layout, site_file=chosen.site, inventory=inventory,
+    )  # fmt: skip
+    if chosen.limit:
+        plan = plan.limited(expand(chosen.limit, "--limit"))
+        evidence = {node.name: evidence[node.name] for node in plan.to_read if node.name in evidence}
+    result = judge_all(plan, evidence)
+    output.emit(result, wanted)
+    return result.verdict.exit_code
+
+
+def _by_node(sources: tuple[str, ...], nonce: str | None) -> dict[str, Evidence]:
+    """Evidence by node; two answers of one node are refused, since choosing one would be choosing a verdict."""
+    found: dict[str, Evidence] = {}
+    origin: dict[str, str] = {}
+    for source in sources:
+        for item in _read(source):
+            if item.node in found:
+                where = f"{origin[item.node]} and {source}" if origin[item.node] != source else source
+                raise InputError(where, f"two pieces of evidence are of node {item.node!r}", "one for each node")
+            found[item.node], origin[item.node] = _asked(item, nonce), source
+    return found
+
+
+def _read(source: str) -> list[Evidence]:
+    from rackproof.evidence.bundle import read_bundle
+    from rackproof.evidence.stream import MAX_BYTES, parse_stream
+
+    if source != "-":
+        return read_bundle(Path(source))
+    return [parse_stream(sys.stdin.buffer.read(MAX_BYTES + 1))]
+
+
+def _asked(evidence: Evidence, nonce: str | None) -> Evidence:
+    """Evidence that answers somebody else's question, or an older one, proves nothing."""
+    if nonce is None or evidence.nonce == nonce:
+        return evidence
+    return replace(evidence, sections={}, problem=f"the evidence carries nonce {evidence.nonce}, asked was {nonce}")

@@ -1,0 +1,91 @@
+"""Progress while nodes are read: on stderr only, so that a report in a pipe or a file holds nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from rackproof.commands.output import say
+from rackproof.verdict.report.clean import NAME_CHARS, clean
+from rackproof.verdict.report.fold import fold
+
+NAMES_CHARS = 48
+
+
+class Event(Protocol):
+    """What rackproof.evidence.collect reports: kind is connecting, read, failed or done (of all; no node)."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def node(self) -> str: ...
+    @property
+    def detail(self) -> str: ...
+
+
+class Tally:
+    """Which nodes were read, which failed, and which are still waited for."""
+
+    def __init__(self, nodes: Sequence[str]) -> None:
+        self.waiting = dict.fromkeys(nodes)
+        self.total = len(nodes)
+        self.read = self.failed = 0
+
+    def note(self, event: Event) -> str:
+        """Count an event; the line that says a node is finished, or "" for any other event."""
+        if event.kind not in ("read", "failed") or event.node not in self.waiting:
+            return ""
+        del self.waiting[event.node]
+        self.read += event.kind == "read"
+        self.failed += event.kind == "failed"
+        detail = clean(event.detail)
+        return f"{clean(event.node, NAME_CHARS)}: {event.kind}{f': {detail}' if detail else ''}"
+
+    def __str__(self) -> str:
+        done = f"{self.read} read" + (f", {self.failed} failed" if self.failed else "")
+        if not self.waiting:
+            return done
+        names = fold(self.waiting)
+        short = names if len(names) <= NAMES_CHARS else f"{len(self.waiting)} nodes"
+        return f"{done}, waiting for {short}"
+
+
+@contextlib.contextmanager
+def progress(nodes: Sequence[str], *, quiet: bool = False, verbose: bool = False) -> Iterator[Callable[[Event], None]]:
+    """A function to tell events to: a bar on a terminal, lines with --verbose, else nothing."""
+    tally = Tally(nodes)
+    if not quiet and sys.stderr.isatty():
+        with _bar(tally, verbose) as tell:
+            yield tell
+        return
+
+    def tell_lines(event: Event) -> None:
+        line = tally.note(event)
+        if line and verbose:
+            say(f"{line}\n", sys.stderr)
+
+    yield tell_lines
+
+
+@contextlib.contextmanager
+def _bar(tally: Tally, verbose: bool) -> Iterator[Callable[[Event], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    word = "node" if tally.total == 1 else "nodes"
+    title = TextColumn(f"reading {tally.total} {word}", markup=False)
+    with Progress(
+        title, BarColumn(20), TextColumn("{task.description}", markup=False),
+        console=Console(stderr=True, highlight=False), transient=True,
+    ) as shown:  # fmt: skip
+        task = shown.add_task(str(tally), total=tally.total)
+
+        def tell(event: Event) -> None:
+            line = tally.note(event)
+            if line and verbose:
+                shown.console.print(line, markup=False)
+            shown.update(task, completed=tally.total - len(tally.waiting), description=str(tally))
+
+        yield tell

@@ -12,6 +12,7 @@ from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.tools import (
     cdi,
     container,
+    gpu_holders,
     host,
     imex,
     kernel_log,
@@ -98,6 +99,7 @@ def _driver(evidence: Evidence) -> DriverFacts:
         proc_gpus=_read(nvidia_driver.proc_gpus, evidence),
         pci_gpus=_read(nvidia_driver.pci_gpus, evidence),
         pci_ids=_read(nvidia_driver.pci_ids, evidence),
+        holders=_read(gpu_holders.holders, evidence),
     )
 
 

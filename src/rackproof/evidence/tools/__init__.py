@@ -1,0 +1,36 @@
+"""One module a command-line tool or file family: what to run on the node, and how to read what comes back.
+
+To add a tool, write a module with `COMMANDS` and functions from Evidence to a Fact, list it here, and give read.py the
+fact it fills.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rackproof.evidence.sections import Command
+from rackproof.evidence.tools import (
+    cdi,
+    container,
+    gpu_holders,
+    host,
+    imex,
+    kernel_log,
+    modprobe,
+    nvidia_driver,
+    nvidia_nvlink,
+    nvidia_smi,
+    nvidia_topo,
+    packages,
+    systemd,
+)
+
+MODULES = (
+    host, systemd, packages, nvidia_driver, modprobe, gpu_holders, nvidia_smi, nvidia_topo, nvidia_nvlink, imex,
+    kernel_log, container, cdi,
+)  # fmt: skip
+
+
+def commands(managed: Sequence[str] = ()) -> tuple[Command, ...]:
+    """All that the probe runs. `managed` are the paths of the files a deploy writes; the probe reads their hashes."""
+    return (*(command for module in MODULES for command in module.COMMANDS), host.managed_files_command(managed))

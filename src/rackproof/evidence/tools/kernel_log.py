@@ -1,0 +1,85 @@
+"""The kernel log over all retained boots: Xids, and the lines around them.
+
+First line `source=journalctl lines=N matched=N kept=N`, then the lines kept, each behind a `|`, then `.`.
+N counts every line there was to read, so that a log nobody could look into (no root, restricted dmesg) is not mistaken
+for a quiet one. Of each Xid number of each GPU the first 20 lines are kept, of everything else 128 KiB: a flood of one
+message cannot push another out. Xid forms: captures of R510 to R590.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rackproof.evidence.evidence import Evidence
+from rackproof.evidence.sections import Command, Root
+from rackproof.evidence.tools.values import one_line, pci_address
+from rackproof.facts import Fact, KernelLogFacts, Missing, Xid
+
+_SCRIPT = r"""
+keep() {
+  awk -v source="$1" '
+    /^-- / || /^$/ { next }
+    { lines++ }
+    !/NVRM|Xid|[Nn]vidia|NVLink|nvlink|mlx5|AER:|MCE|mce:|Hardware Error|Out of memory|oom-kill|amdgpu/ { next }
+    { matched++ }
+    match($0, /Xid [(][^)]*[)]: *[0-9]+/) {
+      if (seen[substr($0, RSTART, RLENGTH)]++ < 20) { kept++; out = out "|" $0 "\n" }
+      next
+    }
+    size + length($0) < 131072 { size += length($0) + 2; kept++; out = out "|" $0 "\n" }
+    END { printf "source=%s lines=%d matched=%d kept=%d\n%s.\n", source, lines, matched, kept, out }'
+}
+log=
+if command -v journalctl >/dev/null; then
+  log=$(journalctl --no-pager -q -o short-iso _TRANSPORT=kernel | keep journalctl)
+fi
+case $log in
+  ''|*' lines=0 '*) dmesg | keep dmesg ;;
+  *) printf '%s\n' "$log" ;;
+esac
+"""
+
+COMMANDS = (Command("kernel_log", _SCRIPT, root=Root.HELPS, deadline_s=20),)
+
+_HEADER = re.compile(r"source=(journalctl|dmesg) lines=([0-9]{1,12}) matched=([0-9]{1,12}) kept=([0-9]{1,12})")
+_SOURCES = {"journalctl": "journalctl -k", "dmesg": "dmesg"}
+# (PCI:0000:34:00): 79, ...   (PCI:0000:01:00 GPU-I:05): 94, ...   (0000:34:00.0): 79   SXid is another thing
+_XID = re.compile(r"\bXid \((?:PCI:)?([0-9A-Fa-f:.]{5,20})(?: [^)]{0,40})?\): *([0-9]{1,6})(?:,\s*(.*))?")
+
+
+def kernel_log(evidence: Evidence) -> Fact[KernelLogFacts]:
+    section = evidence.usable("kernel_log", "reading the kernel log")
+    return section if isinstance(section, Missing) else parse_kernel_log(section.text, section.error_text)
+
+
+def parse_kernel_log(text: str, errors: str = "") -> Fact[KernelLogFacts]:
+    """Facts of a section in the format above; a log with no line in it proves nothing."""
+    lines = text.replace("\r\n", "\n").rstrip("\n").split("\n")
+    header = _HEADER.fullmatch(lines[0])
+    if not header:
+        return Missing(f"the kernel log could not be read: {one_line(errors) or one_line(text) or 'nothing printed'}")
+    if header[2] == "0":
+        return Missing(f"the kernel log could not be read without root: {_refusal(errors)}")
+    if lines[-1] != "." or sum(line.startswith("|") for line in lines) != int(header[4]):
+        return Missing("the kernel log is cut off")
+    body = "\n".join(line[1:] for line in lines[1:-1])
+    return KernelLogFacts(int(header[2]), _SOURCES[header[1]], parse_xids(body))
+
+
+def parse_xids(text: str) -> tuple[Xid, ...]:
+    """Every NVRM Xid of a log in any of its line forms, oldest first."""
+    found = []
+    for line in text.splitlines():
+        match = _XID.search(line)
+        if match:
+            address = pci_address(match[1]) or match[1].lower()
+            found.append(Xid(int(match[2]), address, one_line(match[3] or "", 400)))
+    return tuple(found)
+
+
+def _refusal(errors: str) -> str:
+    """The line in which dmesg or journalctl says why it shows nothing."""
+    lines = errors.splitlines()
+    wanted = ("permi", "denied", "not seeing")
+    said = next((line for line in reversed(lines) if any(word in line.lower() for word in wanted)), "it shows no line")
+    return one_line(said)

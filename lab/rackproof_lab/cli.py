@@ -125,8 +125,8 @@ def faults_(lab: Lab) -> None:
     for fault in faults.everything():
         click.echo(f"{fault['id']}: {fault['title']}")
         for who, expected in fault["expect"].items():
-            if expected:
-                click.echo(f"    {who}: {expected['status']} {', '.join(expected['requirements'])}")
+            for status, requirements in expected.items():
+                click.echo(f"    {who}: {status} {', '.join(requirements)}")
 
 
 @main.command()

@@ -191,7 +191,7 @@ class _Resolver:
     def baseline(self, domain: tuple[str, ...] | None, domain_source: str) -> Baseline:
         self.notes["recipe"] = self.site.require("recipe").source
         self.notes["recipe_commit"] = f"recipes/{self.recipe.id}.yaml"
-        simulated = bool(self.site.under("simulation"))
+        simulated = any(key[0] == "simulation" for key in self.site.cells)
         self.notes["simulated"] = "group_vars: simulation" if simulated else "no simulation is declared"
         host = self._host()
         return Baseline(
@@ -292,6 +292,8 @@ class _Resolver:
         image = self.recipe.image(chosen.value, chosen.source)
         mirror = self.site.get("image", "repository")
         digests = self.site.under("simulation", "image")
+        if digests:  # all or none: a simulated image whose platform is the real one is neither
+            digests = {key: self.site.require("simulation", "image", key) for key in ("index", "amd64", "arm64")}
         self.notes.update(
             {
                 "image.repository": mirror.source if mirror else image.source,

@@ -7,6 +7,7 @@ rackproof reads the plan that it notes down. Everything is resolved and checked 
 from __future__ import annotations
 
 import os
+import re
 import runpy
 import sys
 from collections.abc import Mapping, Sequence
@@ -95,7 +96,9 @@ class _Rack:
                 f"host {fold(homeless)} is in no deployment unit (layout {self.baseline.layout.id} takes {size} nodes)",
                 "every host in one unit, or named in spares=",
             )
-        return tuple(Unit(f"{prefix}-u{number:02d}", unit) for number, unit in enumerate(members, 1))
+        # Racks of one file may share a prefix; their units must not share names.
+        first = 1 + sum(unit.name.startswith(f"{prefix}-u") for plan in _plans for unit in plan.units)
+        return tuple(Unit(f"{prefix}-u{number:02d}", unit) for number, unit in enumerate(members, first))
 
     def _cut(self) -> list[tuple[str, ...]]:
         """Units of the layout's size, in slot order; a rest that makes no whole unit is left homeless."""
@@ -167,7 +170,7 @@ def run_inventory(path: Path) -> Plan:
         runpy.run_path(str(path))
     except RackproofError:
         raise
-    except Exception as error:  # the user's own code
+    except (Exception, SystemExit) as error:  # the user's own code
         raise InputError(str(path), f"cannot be run: {type(error).__name__}: {error}") from error
     return current_plan()
 
@@ -206,6 +209,8 @@ def _named(targets: Sequence[str], hardware: str | None, layout: str | None, sit
             nodes.append(planned(target, site, hardware, layout))
             continue
         user, at, rest = target.rpartition("@")
+        if at and not re.fullmatch(r"[^\s@,\[\]]+", user):
+            raise InputError("command line", f"{target!r} names no node", "one user@ before a nodeset, or @local")
         for name in expand(rest, "command line"):
             connection = {**connection_data(site), **({"ssh_user": user} if at else {}), "ssh_hostname": name}
             nodes.append(planned(name, site, hardware, layout, connection))

@@ -9,17 +9,22 @@ from ClusterShell.NodeSet import NodeSet, NodeSetException
 
 from rackproof.errors import InputError
 
+ACCEPTED = "rack1-tray[01-18] or a,b,c"
 
 def expand(text: str, where: str) -> tuple[str, ...]:
     """Names in the order written. Raises InputError for bad syntax and for a name that appears twice."""
     names: list[str] = []
     for part in _parts(text):
         try:
-            names += [str(name) for name in NodeSet(part)]
+            for simple in _simple(part):
+                names += [str(name) for name in NodeSet(simple)]
         except NodeSetException as error:
-            raise InputError(where, f"{text!r} is not a nodeset: {error}", "rack1-tray[01-18] or a,b,c") from None
+            raise InputError(where, f"{text!r} is not a nodeset: {error}", ACCEPTED) from None
     if not names:
-        raise InputError(where, f"{text!r} names no node", "rack1-tray[01-18] or a,b,c")
+        raise InputError(where, f"{text!r} names no node", ACCEPTED)
+    odd = next((name for name in names if any(char.isspace() for char in name)), None)
+    if odd is not None:
+        raise InputError(where, f"{odd!r} cannot be the name of a host", ACCEPTED)
     refuse_duplicates(names, where)
     return tuple(names)
 
@@ -49,3 +54,12 @@ def _parts(text: str) -> list[str]:
             parts.append(text[start:position])
             start = position + 1
     return [part.strip() for part in (*parts, text[start:]) if part.strip()]
+
+
+def _simple(part: str) -> list[str]:
+    """One range a bracket: `a[3,1-2]` as a[3], a[1-2]. A NodeSet sorts, and swallows what a bracket says twice."""
+    head, bracket, rest = part.partition("[")
+    inside, closing, tail = rest.partition("]")
+    if not (bracket and closing):
+        return [part]
+    return [f"{head}[{item}]{more}" for item in inside.split(",") for more in _simple(tail)]

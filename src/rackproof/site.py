@@ -76,7 +76,7 @@ def from_file(path: Path) -> Site:
 def merged(files: Sequence[yamlfile.YamlFile]) -> Site:
     cells: dict[Key, Cell[Any]] = {}
     for file in files:
-        name = f"{file.path.parent.name}/{file.path.name}"
+        name = "/".join(filter(None, (file.path.parent.name, file.path.name)))
         for key, value in _flatten(file.data, ()):
             line = file.where(*key).rpartition(":")[2]
             cells[key] = Cell(value, f"{name}:{line}")

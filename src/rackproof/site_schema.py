@@ -6,10 +6,10 @@ from typing import Any
 
 _VERSION = {
     "type": "string",
-    "pattern": r"^\d+(\.\d+)+$",
+    "pattern": r"^[0-9]+(\.[0-9]+)+\Z",
     "description": "a version in quotes, digits and dots, such as '580.126.20'",
 }
-_DIGEST = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$", "description": "sha256: and 64 hex digits"}
+_DIGEST = {"type": "string", "pattern": r"^sha256:[0-9a-f]{64}\Z", "description": "sha256: and 64 hex digits"}
 _TEXT = {"type": "string", "minLength": 1}
 _FLAG = {"type": "boolean"}
 
@@ -36,7 +36,7 @@ SCHEMA: dict[str, Any] = _group(
         key_url=_TEXT,
         key_fingerprint={
             "type": "string",
-            "pattern": "^[0-9A-F]{40}$",
+            "pattern": r"^[0-9A-F]{40}\Z",
             "description": "the full fingerprint of the signing key: 40 upper-case hex digits",
         },
     ),
@@ -45,7 +45,7 @@ SCHEMA: dict[str, Any] = _group(
         id=_TEXT,
         repository={
             "type": "string",
-            "pattern": r"^[a-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)+$",
+            "pattern": r"^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+\Z",
             "description": "registry and path of a mirror of the recipe's image: registry.example:5000/vllm/vllm-openai",
         },
     ),

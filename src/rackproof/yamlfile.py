@@ -40,25 +40,23 @@ def load(path: Path, schema: Mapping[str, Any] | None = None) -> YamlFile:
         raise InputError(str(path), "there is no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(str(path), f"cannot be read: {error}") from None
+    lines: dict[Path_, int] = {}
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
+        if node is not None:
+            _index(node, (), lines, path)
+        parsed = yaml.safe_load(text)
+        data: object = {} if parsed is None else parsed  # nothing but comments, or a lone `---`
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f"{path}:{mark.line + 1}" if mark else str(path)
         raise InputError(line, f"not valid YAML: {error.problem or error.context}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # e.g. a control character, a date that is none
         raise InputError(str(path), f"not valid YAML: {error}") from None
-    lines: dict[Path_, int] = {}
-    if node is None:
-        data: object = {}
-    else:
-        _index(node, (), lines, path)
-        try:
-            data = yaml.safe_load(text)
-        except (yaml.YAMLError, ValueError) as error:  # e.g. a date that is none
-            raise InputError(str(path), f"not valid YAML: {error}") from None
+    except RecursionError:
+        raise InputError(str(path), "not usable YAML: nested too deeply, or an anchor that holds itself") from None
     if not isinstance(data, dict):
-        raise InputError(str(path), f"holds a {type(data).__name__}", "a mapping of keys to values")
+        raise InputError(f"{path}:{lines[()]}", f"holds a {type(data).__name__}", "a mapping of keys to values")
     loaded = YamlFile(path, data, lines)
     if schema is not None:
         check(loaded, schema)
@@ -94,6 +92,8 @@ def _explain(error: ValidationError) -> tuple[str, str]:
             return f"{name} lacks {', '.join(missing)}", ", ".join(wanted)
         case "enum":
             return f"{name} is {instance!r}", ", ".join(str(value) for value in wanted)
+        case "const":
+            return f"{name} is {instance!r}", str(wanted)
         case "type":
             kinds = wanted if isinstance(wanted, str) else " or ".join(wanted)
             return f"{name} is {instance!r}, a {type(instance).__name__}", kinds
@@ -115,13 +115,22 @@ def _index(node: yaml.Node, path: Path_, lines: dict[Path_, int], file: Path) ->
     lines.setdefault(path, node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):
         seen: set[Hashable] = set()
+        merged: list[yaml.Node] = []
         for key, value in node.value:
-            name = key.value
+            if not isinstance(key, yaml.ScalarNode):
+                raise InputError(f"{file}:{key.start_mark.line + 1}", "a key is a list or a mapping", "a word")
+            merge = key.tag == "tag:yaml.org,2002:merge"
+            name = key.value if merge else yaml.constructor.SafeConstructor().construct_object(key)
             if name in seen:
-                raise InputError(f"{file}:{key.start_mark.line + 1}", f"key {name!r} is written twice")
+                raise InputError(f"{file}:{key.start_mark.line + 1}", f"key {name!r} is written twice", "each key once")
             seen.add(name)
-            lines[(*path, name)] = key.start_mark.line + 1
+            if merge:
+                merged += value.value if isinstance(value, yaml.SequenceNode) else [value]
+                continue
+            lines.setdefault((*path, name), key.start_mark.line + 1)
             _index(value, (*path, name), lines, file)
+        for other in merged:  # what the mapping says itself has its line already
+            _index(other, path, lines, file)
     elif isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
             _index(item, (*path, number), lines, file)

@@ -124,7 +124,7 @@ ONLY_RECORDED = {
     "host.boot_id", "host.kernel", "host.product_name", "host.cmdline", "host.page_size_bytes", "host.is_root",
     "host.reboot_required", "driver.holders", "host.apt_sources", "host.apt_preferences", "host.stamp", "driver.nouveau_blacklisted",
     "runtime.cgroup_version", "runtime.runtimes", "runtime.daemon_config", "gpu.uuid", "gpu.serial", "gpu.vbios",
-    "gpu.persistence", "gpu.ecc_uncorrectable_aggregate", "gpu.remapped_uncorrectable", "gpu.power_limit_w",
+    "gpu.ecc_uncorrectable_aggregate", "gpu.remapped_uncorrectable", "gpu.power_limit_w",
     "gpu.power_default_w", "gpu.slowdown_reasons", "gpu.pcie_gen", "gpu.pcie_width", "gpu.pcie_width_max",
     "gpu.fabric_health",
 }  # fmt: skip
@@ -243,7 +243,7 @@ def test_only_the_self_build_mark_makes_a_node_unsupported() -> None:
 def test_severities_are_as_designed() -> None:
     soft = {found.id for found in requirements().values() if found.severity is not Severity.GATE}
     assert soft == {
-        "host.baseline_stamp", "gpu_driver.nouveau_blacklisted", "gpu_driver.persistence", "gpus.power_limit",
+        "host.baseline_stamp", "gpu_driver.nouveau_blacklisted", "gpus.power_limit",
         "gpus.slowdown", "gpus.pcie_width", "nvlink.fabric_health", "nvlink.daemons_forbidden", "fleet.kernel",
     }  # fmt: skip
 

@@ -115,14 +115,6 @@ TABLE = {
             driver(B300, parameters={}),
         ],
     ),
-    "gpu_driver.persistence": Cases(
-        green=[GB300, B300],
-        red=[
-            Red(gpu(GB300, 2, persistence=False), "GPU 2 (00000018:06:00.0): off"),
-            Red(gpu(gpu(GB300, 0, persistence=GONE), 2, persistence=False), "GPU 2"),
-        ],
-        garbage=[every_gpu(GB300, persistence=GONE), gpu(GB300, 1, persistence=GONE), smi(GB300, gpus=())],
-    ),
 }
 
 

@@ -13,7 +13,7 @@ from rackproof.facts import GpuProcess, KernelLogFacts, Missing, NodeFacts, Xid
 from rackproof.verdict.model import Status
 
 from .cases import Cases, Red, outcome, verify
-from .fixtures import DRIVER, GONE, MIB, PCI, baseline, driver, every_gpu, gpu, node, smi
+from .fixtures import DRIVER, GONE, MIB, PCI, baseline, driver, every_gpu, gpu, node, smi, strangers
 
 GB300 = node()
 B300 = node("b300", "b300-01")
@@ -183,6 +183,15 @@ TABLE = {
             gpu(GB300, 1, pcie_width=0, pcie_width_max=0),
             gpu(GB300, 1, pcie_width=-1, pcie_width_max=-1),
         ],
+    ),
+    "gpus.persistence": Cases(
+        green=[GB300, B300],
+        red=[
+            Red(gpu(GB300, 2, persistence=False), "GPU 2 (00000018:06:00.0): off"),
+            Red(gpu(gpu(GB300, 0, persistence=GONE), 2, persistence=False), "GPU 2"),
+        ],
+        garbage=[every_gpu(GB300, persistence=GONE), gpu(GB300, 1, persistence=GONE), smi(GB300, gpus=())],
+        not_applicable=strangers("gb300"),
     ),
 }
 

@@ -20,6 +20,7 @@ OFF = {"enabled": "disabled", "active": "inactive"}
 LAB = resolve(
     site.shipped().overlaid({"hardware": "gb300", "simulation": {"architecture": "x86_64"}}, "test"),
 )
+BARE = files(GB300, UPGRADES, None)  # without the file that would make upgrades harmless
 PLAIN = strangers("gb300")  # nobody deploys it, so no managed file counts
 
 TABLE = {
@@ -70,21 +71,18 @@ TABLE = {
     "host.automatic_upgrades": Cases(
         green=[
             GB300,
-            (packages(GB300, {"unattended-upgrades": None}), PLAIN),
-            (units(GB300, apt_daily_upgrade__timer=OFF), PLAIN),
-            (units(GB300, apt_daily_upgrade__timer={"load": "masked", "active": "inactive"}), PLAIN),
+            packages(BARE, {"unattended-upgrades": None}),
+            units(BARE, apt_daily_upgrade__timer=OFF),
+            units(BARE, apt_daily_upgrade__timer={"load": "masked", "active": "inactive"}),
             packages(files(host(GB300, units=GONE), UPGRADES, None), {"unattended-upgrades": None}),
-            (
-                packages(
-                    units(GB300, dnf_automatic__timer={**OFF, "load": "loaded"}),
-                    {"unattended-upgrades": None, "dnf-automatic": "4.7"},
-                ),
-                PLAIN,
+            packages(
+                units(BARE, dnf_automatic__timer={**OFF, "load": "loaded"}),
+                {"unattended-upgrades": None, "dnf-automatic": "4.7"},
             ),
         ],
         red=[
-            Red(GB300, "timer active, enabled", PLAIN),
-            Red(units(GB300, apt_daily_upgrade__timer={"enabled": "disabled"}), "timer active", PLAIN),
+            Red(BARE, "timer active, enabled"),
+            Red(units(BARE, apt_daily_upgrade__timer={"enabled": "disabled"}), "timer active"),
             Red(files(GB300, UPGRADES, "0" * 64), "changed"),
             Red(files(GB300, UPGRADES, None), "does not exist"),
             Red(
@@ -101,6 +99,7 @@ TABLE = {
             host(files(GB300, UPGRADES, ""), units={}),
             files(units(GB300, apt_daily_upgrade__timer=None), UPGRADES, None),
         ],
+        not_applicable=PLAIN,
     ),
     "host.baseline_stamp": Cases(
         green=[GB300],

@@ -109,13 +109,13 @@ TABLE = {
             Red(ports({(1, 7): NvlinkPort(1, 7, GONE, False)}), f"{SECOND}: 17 of 18 links active"),
             Red(ports({(1, 7): NvlinkPort(1, 7, 26.562, True)}), f"{SECOND} link 7: 26.562 GB/s"),
             Red(ports({(1, 7): None}), f"{SECOND}: 17 of 18"),
-            Red(ports({(1, link): None for link in range(18)}), f"{SECOND}: 0 of 18"),
             Red(ports({(1, 18): NvlinkPort(1, 18, 53.125, True)}), "19 of 18"),
             Red(replace(ports({(1, 7): None}), smi=GONE), "GPU 1: 17 of 18"),
         ],
         garbage=[
             nvlink(GB300, ports=GONE),
             nvlink(GB300, ports=()),
+            ports({(1, link): None for link in range(18)}),  # a GPU without one link: its absence is gpus.count's
             ports({(1, 7): NvlinkPort(1, 7, GONE, True)}),
             ports({(1, 7): NvlinkPort(1, 7, -53.125, True)}),
             nvlink(GB300, ports=(NvlinkPort(0, 0, 53.125, True),) * 72),

@@ -29,10 +29,11 @@ def explain(requirement: str | None, as_markdown: bool, plain: bool) -> int:
 
     REQUIREMENT is an id (gpu_driver.branch) or a layer (gpu_driver); without it, all are listed.
     """
+    from rackproof.judging import HARDWARE
     from rackproof.verdict.catalogue import requirements
     from rackproof.verdict.report.page import Page, options_for
 
-    known = requirements()
+    known = {HARDWARE.id: HARDWARE, **requirements()}
     if as_markdown:
         say(markdown(known.values()))
         return 0

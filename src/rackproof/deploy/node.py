@@ -19,6 +19,7 @@ from rackproof import __version__
 from rackproof.baseline import Baseline
 from rackproof.deploy import operations
 from rackproof.deploy.probe_fact import read
+from rackproof.deploy.transport import keep_alive
 from rackproof.errors import RackproofError
 from rackproof.evidence.read import read_facts
 from rackproof.facts import Fact, Missing, NodeFacts
@@ -130,6 +131,7 @@ def begin() -> Node:
         raise SystemExit(f"rackproof: {error}") from None
     if planned.baseline is None or planned.baseline.packages is None:
         raise SystemExit(f"rackproof: {planned.name}: the site pins no driver version or names no package repository")
+    keep_alive(current_host)
     evidence = read(current_host)
     facts = replace(read_facts(evidence), node=planned.name)
     node = Node(planned.name, planned.site, planned.baseline, facts)

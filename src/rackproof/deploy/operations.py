@@ -12,6 +12,7 @@ from typing import Any
 
 from pyinfra.api import FunctionCommand, QuoteString, StringCommand, operation
 
+from rackproof.deploy.transport import keep_alive
 from rackproof.managed import File
 
 POLL_S = 2
@@ -23,9 +24,10 @@ APT = f"""\
 apt() {{
   waited=0
   while :; do
+    rc=0
     out=$(DEBIAN_FRONTEND=noninteractive apt-get -y -q -o APT::Update::Error-Mode=any \
       -o DPkg::Lock::Timeout={APT_LOCK_S} -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold \
-      "$@" 2>&1); rc=$?
+      "$@" 2>&1) || rc=$?
     case $rc:$out in
       0:*) printf '%s\\n' "$out"; return 0 ;;
       *'dpkg was interrupted'*) repair || return 1 ;;
@@ -131,6 +133,7 @@ def _reconnect(host: Any) -> bool:
             client.close()
         host.disconnect()
         host.connect(show_errors=False)
+        keep_alive(host)
     except Exception:  # refused, reset, timed out: not there yet
         return False
     return bool(host.connected)

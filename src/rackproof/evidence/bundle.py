@@ -6,6 +6,7 @@ and a file that does not match its hash is not evidence.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
@@ -24,7 +25,7 @@ from rackproof.evidence.stream import MAX_BYTES, parse_stream
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
-_NAME = re.compile(r"^sections/[a-z0-9_]{1,64}\.(out|err)$")
+_NAME = re.compile(r"sections/[a-z0-9_]{1,64}\.(out|err)")
 
 
 def write_bundle(path: Path, evidence: Evidence) -> None:
@@ -60,13 +61,20 @@ def write_bundle(path: Path, evidence: Evidence) -> None:
 
 def read_bundle(path: Path) -> list[Evidence]:
     """Evidence from a bundle (directory or archive), from a folder of bundles, or from a file of raw probe output."""
+    try:
+        return _read(path)
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error}") from None
+
+
+def _read(path: Path) -> list[Evidence]:
     if path.is_dir():
         if (path / MANIFEST).is_file():
             return [_evidence(_directory(path), str(path))]
-        found = [item for item in sorted(path.iterdir()) if item.name.endswith(".tar.gz") or item.is_dir()]
+        found = [item for item in sorted(path.iterdir()) if item.name.endswith(".tar.gz") or _folder(item)]
         if not found:
             raise InputError(str(path), "holds no evidence", f"a bundle with {MANIFEST}, or a folder of bundles")
-        return [evidence for item in found for evidence in read_bundle(item)]
+        return [evidence for item in found for evidence in _read(item)]
     if not path.is_file():
         raise InputError(str(path), "there is no such file", "a bundle, a folder of bundles, or probe output")
     if path.stat().st_size > MAX_BYTES:
@@ -75,6 +83,10 @@ def read_bundle(path: Path) -> list[Evidence]:
     if data[:2] == b"\x1f\x8b":
         return [_evidence(_archive(data, str(path)), str(path))]
     return [parse_stream(data)]
+
+
+def _folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _files(evidence: Evidence) -> dict[str, bytes]:
@@ -101,27 +113,34 @@ def _files(evidence: Evidence) -> dict[str, bytes]:
 
 
 def _directory(path: Path) -> dict[str, bytes]:
-    files = {MANIFEST: (path / MANIFEST).read_bytes()}
-    for file in sorted((path / "sections").glob("*")):
-        if file.is_file() and not file.is_symlink() and file.stat().st_size <= MAX_BYTES:
-            files[f"sections/{file.name}"] = file.read_bytes()
+    files: dict[str, bytes] = {}
+    for file in (path / MANIFEST, *sorted((path / "sections").glob("*"))):
+        followed = file.is_symlink() or (file.parent != path and file.parent.is_symlink())
+        if file.is_file() and not followed and file.stat().st_size <= MAX_BYTES:
+            files[str(file.relative_to(path))] = file.read_bytes()
     return files
 
 
 def _archive(data: bytes, where: str) -> dict[str, bytes]:
-    """Members by name, in memory; only regular files with the names a bundle has, up to a size in all."""
+    """Members by name, in memory; only regular files with the names a bundle has, up to a size in all.
+
+    Unpacked whole before tarfile sees it, so that no header can make it read or allocate more than there is.
+    """
     files: dict[str, bytes] = {}
     total = 0
     try:
-        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
+        plain = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MAX_BYTES + 1)
+        if len(plain) > MAX_BYTES:
+            raise tarfile.TarError(f"unpacks to more than {MAX_BYTES} bytes")
+        with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as archive:
             for member in archive:
                 total += member.size
-                if total > MAX_BYTES:
-                    raise InputError(where, f"unpacks to more than {MAX_BYTES} bytes", "a bundle rackproof wrote")
+                if member.size < 0 or total > MAX_BYTES:
+                    raise tarfile.TarError(f"member {member.name!r} says it has {member.size} bytes")
                 content = archive.extractfile(member) if member.isreg() else None
-                if content is not None and (member.name == MANIFEST or _NAME.match(member.name)):
+                if content is not None and (member.name == MANIFEST or _NAME.fullmatch(member.name)):
                     files[member.name] = content.read()
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except Exception as error:  # zlib, tarfile and what hostile headers make of them
         raise InputError(where, f"is not a readable archive: {error}", "a .tar.gz that rackproof wrote") from None
     return files
 
@@ -138,7 +157,8 @@ def _evidence(files: Mapping[str, bytes], where: str) -> Evidence:
         sections = {
             str(name): _section(str(name), fields, files)
             for name, fields in manifest["sections"].items()
-            if f"sections/{name}.out" not in spoiled and f"sections/{name}.err" not in spoiled
+            if hashes[f"sections/{name}.out"] and hashes[f"sections/{name}.err"]  # a file nobody vouches for: KeyError
+            and f"sections/{name}.out" not in spoiled and f"sections/{name}.err" not in spoiled
         }
         problem = manifest["problem"]
         if spoiled:
@@ -153,7 +173,7 @@ def _evidence(files: Mapping[str, bytes], where: str) -> Evidence:
             problem=None if problem is None else str(problem),
             sha256=str(manifest["stream_sha256"]),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(
             where, f"is not an evidence bundle: {type(error).__name__} {error}", "a bundle rackproof wrote"
         ) from None

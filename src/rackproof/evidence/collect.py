@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,15 +91,20 @@ def _worker(job: Mapping[str, Any]) -> Any:
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         encoding="utf-8", errors="surrogateescape",
     )
-    assert process.stdin and process.stdout and process.stderr  # noqa: S101 - PIPE gives all three
+    assert process.stdin and process.stdout and process.stderr
     complaints: list[str] = []
     reader = threading.Thread(target=lambda: complaints.extend(process.stderr or ()), daemon=True)
     reader.start()
     try:
-        process.stdin.write(json.dumps(job))
-        process.stdin.close()
+        with suppress(BrokenPipeError):  # it is gone already; its exit code says so below
+            process.stdin.write(json.dumps(job))
+            process.stdin.close()
         for line in process.stdout:
-            yield json.loads(line)
+            try:
+                answer = json.loads(line)
+            except ValueError:
+                raise RackproofError(f"the collecting process said what it should not: {line[:200]!r}") from None
+            yield answer
         process.wait()
         reader.join(timeout=1)
         if process.returncode != 0:

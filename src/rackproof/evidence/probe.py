@@ -33,8 +33,19 @@ nonce={nonce}
 sudo={sudo}
 umask 077
 t=$(mktemp -d "${{TMPDIR:-/tmp}}/rackproof.XXXXXX") || exit 1
-cleanup() {{ [ -z "$timer" ] || kill "$timer" 2>/dev/null; rm -rf "$t"; }}
+# What still runs must not outlive this program. $! is the timer, or the job that is just being started: one that was
+# too young to hear the kill finds the directory gone, and ends.
+cleanup() {{
+  left=$!
+  for file in "$t"/*.pid; do
+    [ ! -f "$file" ] || [ -f "${{file%.pid}}.end" ] || {{ read -r pid <"$file"; left="$left $pid"; }}
+  done
+  rm -rf "$t" 2>/dev/null
+  [ -z "$left" ] || kill $left 2>/dev/null
+  [ ! -d "$t" ] || rm -rf "$t"
+}}
 trap cleanup EXIT
+trap 'exit 141' PIPE
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
@@ -56,8 +67,10 @@ job() {{
     elif [ "$root" = needed ]; then echo needs-root >"$t/$name.end"; echo "$name" >&3; return; fi
   fi
   (
-    clock >"$t/$name.begin"
-    $as timeout -k 1 "$deadline" sh "$t/$name.sh" >"$t/$name.out" 2>"$t/$name.err" </dev/null 3>&-
+    trap 'kill $! 2>/dev/null; exit' TERM
+    clock >"$t/$name.begin" || exit
+    $as timeout -k 1 "$deadline" sh "$t/$name.sh" >"$t/$name.out" 2>"$t/$name.err" </dev/null 3>&- &
+    wait $!
     rc=$?
     case $rc in
       124|137) echo deadline >"$t/$name.rc" ;;
@@ -66,7 +79,8 @@ job() {{
     clock >"$t/$name.finish"
     mv "$t/$name.rc" "$t/$name.end"
     echo "$name" >&3
-  ) 2>/dev/null &
+  ) >/dev/null 2>&1 &  # must not hold our output open: a command that cannot be killed would hold up the transport
+  echo $! >"$t/$name.pid"
 }}
 
 # lines MARK ESCAPED FILE: every line of FILE behind its mark
@@ -78,19 +92,23 @@ lines() {{
 
 section() {{
   echo "#@$nonce begin $1"
+  if [ -f "$t/$1.end" ]; then read -r status rc <"$t/$1.end"; else status=deadline rc=; fi
+  if [ "$status" = deadline ]; then  # what was left behind may still be writing: print and count a copy
+    for file in "$t/$1.out" "$t/$1.err"; do cp "$file" "$file.copy" && mv "$file.copy" "$file"; done 2>/dev/null
+  fi
   lines '|' '~' "$t/$1.out"
   lines '!' '^' "$t/$1.err"
-  if [ -f "$t/$1.end" ]; then read -r status rc <"$t/$1.end"; else status=deadline rc=; fi
   begin=0 finish=0
   [ ! -f "$t/$1.begin" ] || read -r begin <"$t/$1.begin"
   if [ -f "$t/$1.finish" ]; then read -r finish <"$t/$1.finish"
   elif [ "$status" = deadline ]; then finish=$(clock); fi
   read -r deadline <"$t/$1.deadline"
-  size=0 esize=0
-  [ ! -f "$t/$1.out" ] || size=$(wc -c <"$t/$1.out")
-  [ ! -f "$t/$1.err" ] || esize=$(wc -c <"$t/$1.err")
-  echo "#@$nonce end $1 status=$status rc=$rc begin=$begin finish=$finish stdout=$((size)) stderr=$((esize)) \
-deadline=$deadline"
+  size='0 0' esize='0 0'  # newlines and bytes: together they say whether the last line ended
+  [ ! -f "$t/$1.out" ] || size=$(wc -lc <"$t/$1.out")
+  [ ! -f "$t/$1.err" ] || esize=$(wc -lc <"$t/$1.err")
+  set -- "$1" $size $esize
+  echo "#@$nonce end $1 status=$status rc=$rc begin=$begin finish=$finish stdout=$3 stdout_lines=$2 stderr=$5 \
+stderr_lines=$4 deadline=$deadline"
 }}
 
 uid=$(id -u)
@@ -105,8 +123,7 @@ started=$(date -u +%Y-%m-%dT%H:%M:%SZ)"
 """
 
 _TAIL = """\
-( trap 'kill $s 2>/dev/null; exit' TERM; sleep {wait} & s=$!; wait $s; echo @late >&3 ) >/dev/null 2>&1 &
-timer=$!
+( trap 'kill $! 2>/dev/null; exit' TERM; [ -d "$t" ] || exit; sleep {wait} & wait $!; echo @late >&3 ) >/dev/null 2>&1 &
 left={count}
 while [ $left -gt 0 ]; do
   read -r word <&3
@@ -114,7 +131,7 @@ while [ $left -gt 0 ]; do
   left=$((left - 1))
 done
 for name in {names}; do section "$name"; done
-echo "#@$nonce done sections={count} begin=$start finish=$(clock)"
+echo "#@$nonce done begin=$start finish=$(clock) sections={count}"
 """
 
 

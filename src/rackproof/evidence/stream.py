@@ -7,6 +7,7 @@ problem of the evidence and its sections go missing; nothing here raises on cont
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Iterator
 
@@ -17,6 +18,7 @@ from rackproof.evidence.sections import Section, Status
 MAX_BYTES = 64 * 1024 * 1024  # far above any node seen; a larger stream is not a probe's
 
 _FRAME = re.compile(rb"^#@([A-Za-z0-9-]{8,64}) (probe|begin|end|done)(?: (.*))?$")
+_NAME = re.compile(r"[a-z0-9_]{1,64}")  # of a section: it becomes a file name in a bundle
 _ESCAPE = re.compile(rb"\\([0-7]{3}|[\\abfnrtv])")
 _SHORT = {b"\\": b"\\", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 
@@ -75,6 +77,10 @@ class _Reader:
             self._faults.append("the probe output holds frames of another probe run")
         elif kind == "probe":
             self._faults.append("the probe output holds two probe runs")
+        elif kind == "begin" and not _NAME.fullmatch(rest):
+            self._faults.append("the probe output holds a section whose name no probe gives")
+        elif kind == "begin" and self._open is not None:
+            self._faults.append(f"section {rest!r} is out of place in the probe output")
         elif kind == "begin":
             self._open, self._lines = rest, {}
         elif kind == "end":
@@ -89,8 +95,8 @@ class _Reader:
         if name != self._open or name in self.sections:
             self._faults.append(f"section {name!r} is out of place in the probe output")
             return
-        stdout = _content(self._lines, b"|", b"~", int(_number(fields.get("stdout"))))
-        stderr = _content(self._lines, b"!", b"^", int(_number(fields.get("stderr"))))
+        stdout = _content(self._lines, b"|", b"~", _count(fields.get("stdout")), _count(fields.get("stdout_lines")))
+        stderr = _content(self._lines, b"!", b"^", _count(fields.get("stderr")), _count(fields.get("stderr_lines")))
         status = {s.value: s for s in Status}.get(fields.get("status", ""))
         if stdout is None or stderr is None or status is None:
             self._faults.append(f"section {name!r} does not have the length it says: the probe output was changed")
@@ -99,11 +105,11 @@ class _Reader:
         self.sections[name] = Section(
             name=name,
             status=status,
-            rc=int(rc) if rc.isdigit() else None,
+            rc=int(rc) if re.fullmatch(r"[0-9]{1,3}", rc) else None,
             seconds=max(0.0, _number(fields.get("finish")) - _number(fields.get("begin"))),
             stdout=stdout,
             stderr=stderr,
-            deadline_s=int(_number(fields.get("deadline"))),
+            deadline_s=max(0, _count(fields.get("deadline"))),
         )
         self._open = None
 
@@ -129,20 +135,28 @@ def _fields(text: str) -> dict[str, str]:
 
 def _number(text: str | None) -> float:
     try:
-        return float(text or 0)
+        number = float(text or 0)
     except ValueError:
         return 0.0
+    return number if math.isfinite(number) else 0.0
 
 
-def _content(lines: dict[bytes, list[bytes]], plain: bytes, escaped: bytes, size: int) -> bytes | None:
-    """The bytes a command wrote; None when they are not as many as the probe counted on the node."""
+def _count(text: str | None) -> int:
+    """A size or an exit code; -1, which no content has, for what is not one."""
+    return int(text) if text and re.fullmatch(r"[0-9]{1,9}", text) else -1
+
+
+def _content(
+    lines: dict[bytes, list[bytes]], plain: bytes, escaped: bytes, size: int, newlines: int
+) -> bytes | None:
+    """The bytes a command wrote; None when bytes or newlines are not as many as the probe counted on the node."""
     if escaped in lines:
         data = b"".join(_unescape(lines[escaped]))
     else:
         data = b"".join(line + b"\n" for line in lines.get(plain, []))
-    if len(data) == size + 1 and data.endswith(b"\n"):
+    if data.count(b"\n") == newlines + 1:
         data = data[:-1]  # the last line had no newline of its own
-    return data if len(data) == size else None
+    return data if (len(data), data.count(b"\n")) == (size, newlines) else None
 
 
 def _unescape(lines: list[bytes]) -> Iterator[bytes]:

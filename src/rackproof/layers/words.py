@@ -51,6 +51,14 @@ def clique_of(gpu: Gpu) -> Fact[tuple[int, str]]:
     return of(gpu.clique_id, lambda clique: of(gpu.cluster_uuid, lambda cluster: (clique, cluster)))
 
 
+def joined_clique(gpu: Gpu, baseline: Baseline) -> Fact[tuple[int, str]]:
+    """clique_of a GPU that has joined its fabric. Before that there is no clique to judge, only a fabric that failed."""
+    wanted = (baseline.nvlink.fabric_state, baseline.nvlink.fabric_status)
+    if (gpu.fabric_state, gpu.fabric_status) != wanted:
+        return Missing(f"{gpu_name(gpu)} has not joined its NVLink fabric")
+    return clique_of(gpu)
+
+
 def is_clique(clique: tuple[int, str]) -> bool:
     try:
         return clique[0] > 0 and UUID(clique[1]).int > 0

@@ -14,7 +14,8 @@ from rackproof.sourced import SOURCES, Cell, Cells, cell
 FOLDER = Path(__file__).parent
 TIERS = ("official", "vendor", "derived", "rejected")
 
-_DIGEST = {"type": ["string", "null"], "pattern": "^sha256:[0-9a-f]{64}$", "description": "sha256: and 64 hex digits"}
+_DIGEST = {"type": "string", "pattern": r"^sha256:[0-9a-f]{64}\Z", "description": "sha256: and 64 hex digits"}
+_DIGEST_OR_NONE = {**_DIGEST, "type": ["string", "null"]}
 _LAYOUT: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
@@ -45,8 +46,8 @@ _IMAGE: dict[str, Any] = {
         "cuda": {"type": "integer"},
         "role": {"enum": ["preferred", "accepted", "accepted_with_warning"]},
         "index": _DIGEST,
-        "amd64": _DIGEST,
-        "arm64": _DIGEST,
+        "amd64": _DIGEST_OR_NONE,
+        "arm64": _DIGEST_OR_NONE,
         "src": {"type": "array", "items": {"type": "string"}},
     },
 }
@@ -71,7 +72,11 @@ _SCHEMA: dict[str, Any] = {
         "schema": {"const": 1},
         "id": {"type": "string"},
         "title": {"type": "string"},
-        "provenance": {"type": "object", "additionalProperties": {"type": "string"}},
+        "provenance": {
+            "type": "object",
+            "required": ["upstream_commit"],
+            "additionalProperties": {"type": "string"},
+        },
         "sources": SOURCES,
         "tiers": {"type": "object", "additionalProperties": {"type": "string"}},
         "model": {

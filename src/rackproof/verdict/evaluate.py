@@ -85,7 +85,7 @@ def applies(requirement: Requirement, baseline: Baseline) -> bool:
 def _lookup(baseline: Baseline, key: str) -> object:
     value: object = baseline
     for part in key.split("."):
-        value = getattr(value, part)
+        value = None if value is None else getattr(value, part)
     return value
 
 

@@ -7,10 +7,10 @@ from rackproof.facts import UnitFacts, gpus, known
 from rackproof.layers.readings import all_of, same, seen
 from rackproof.layers.words import (
     branch_package,
-    clique_of,
     clique_words,
     driver_version,
     is_clique,
+    joined_clique,
     of_each_node,
     recipe_digest,
 )
@@ -40,7 +40,7 @@ def image(unit: UnitFacts, baseline: Baseline) -> Judgement:
 
 @check("fleet.clique")
 def clique(unit: UnitFacts, baseline: Baseline) -> Judgement:
-    cliques = of_each_node(unit, lambda facts: sorted({known(clique_of(gpu)) for gpu in gpus(facts)}))
+    cliques = of_each_node(unit, lambda facts: sorted({known(joined_clique(gpu, baseline)) for gpu in gpus(facts)}))
     return same(
         "one clique of one cluster on every node",
         cliques,

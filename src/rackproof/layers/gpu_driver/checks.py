@@ -107,8 +107,3 @@ def parameters(facts: NodeFacts, baseline: Baseline) -> Judgement:
         return judge(True, "no parameter is asked", "no parameter is asked")
     readings = {name: Reading(found.get(name) == value, found.get(name, "not listed")) for name, value in wanted}
     return all_of(", ".join(f"{name}: {value}" for name, value in wanted), dict(readings))
-
-
-@check("gpu_driver.persistence")
-def persistence(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    return all_of("persistence on, each GPU", on_each_gpu(facts, lambda gpu: gpu.persistence, bool, on_off))

@@ -148,3 +148,8 @@ def pcie_width(facts: NodeFacts, baseline: Baseline) -> Judgement:
         lambda found: f"x{found[0]} of x{found[1]}",
     )
     return all_of("all lanes that GPU and slot have, each GPU", readings)
+
+
+@check("gpus.persistence")
+def persistence(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    return all_of("persistence on, each GPU", on_each_gpu(facts, lambda gpu: gpu.persistence, bool, on_off))

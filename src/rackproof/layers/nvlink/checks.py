@@ -10,11 +10,11 @@ from rackproof.layers.readings import Reading, all_of, same, seen
 from rackproof.layers.words import (
     asked,
     at_driver_version,
-    clique_of,
     clique_words,
     distinct,
     gpu_name,
     is_clique,
+    joined_clique,
     names_by_index,
     on_each_gpu,
     service,
@@ -47,7 +47,7 @@ def fabric_health(facts: NodeFacts, baseline: Baseline) -> Judgement:
 
 @check("nvlink.clique")
 def clique(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    cliques = {gpu_name(gpu): clique_of(gpu) for gpu in gpus(facts)}
+    cliques = {gpu_name(gpu): joined_clique(gpu, baseline) for gpu in gpus(facts)}
     return same("one clique id above 0 and one cluster UUID that is not zero", cliques, is_clique, clique_words)
 
 
@@ -57,8 +57,10 @@ def links(facts: NodeFacts, baseline: Baseline) -> Judgement:
     ports = known(some(facts.nvlink.ports, "NVLink port was listed"))
     readings: dict[str, Fact[Reading]] = {}
     for index, name in names_by_index(facts, baseline.gpus.count).items():
-        active = {port.link: port.rate_gb_per_s for port in ports if port.gpu == index and port.active}
-        readings[name] = Reading(len(active) == wanted, f"{len(active)} of {wanted} links active")
+        listed = [port for port in ports if port.gpu == index]
+        active = {port.link: port.rate_gb_per_s for port in listed if port.active}
+        links = Reading(len(active) == wanted, f"{len(active)} of {wanted} links active")
+        readings[name] = links if listed else Missing(f"nvidia-smi lists no link of GPU {index}")
         for link, rate in active.items():
             readings[f"{name} link {link}"] = seen(rate, lambda found: found >= least, lambda found: f"{found} GB/s")
     return all_of(f"{wanted} active links, each >= {least} GB/s, each GPU", readings)

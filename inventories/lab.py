@@ -9,13 +9,16 @@ from rackproof.inventory import rack
 
 _lab = rackproof_lab.describe()
 rackproof_lab.enter_network()
+_layouts = {"gb300": "gb300-tp8", "b300": "b300-tp8"}  # by the profile the lab was started with
 
 lab = rack(
     ",".join(node["name"] for node in _lab["nodes"]),
     group="lab",
     addresses=",".join(node["address"] for node in _lab["nodes"]),
-    nvlink_domain="lab",
+    nvlink_domain="lab" if _lab["profile"] == "gb300" else None,
     overlay={
+        "hardware": _lab["profile"],
+        "layout": _layouts[_lab["profile"]],
         "ssh": {
             "user": _lab["ssh"]["user"],
             "key_file": _lab["ssh"]["key"],

@@ -12,7 +12,7 @@ import runpy
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from rackproof import site as sites
 from rackproof.baseline import Baseline, resolve
@@ -55,8 +55,13 @@ def rack(
     except RackproofError as error:
         if "pyinfra_cli" not in sys.modules:
             raise
-        print(f"rackproof: {error}", file=sys.stderr)
-        raise SystemExit(3) from None
+        refuse(error)
+
+
+def refuse(error: RackproofError) -> NoReturn:
+    """End a pyinfra run with one message and exit code 3, where pyinfra would print a traceback and return 1."""
+    print(f"rackproof: {error}", file=sys.stderr)
+    raise SystemExit(3) from None
 
 
 class _Rack:

@@ -20,10 +20,10 @@ from rackproof.baseline import Baseline
 from rackproof.deploy import operations
 from rackproof.deploy.probe_fact import read
 from rackproof.deploy.transport import keep_alive
-from rackproof.errors import RackproofError
+from rackproof.errors import InputError, RackproofError
 from rackproof.evidence.read import read_facts
 from rackproof.facts import Fact, Missing, NodeFacts
-from rackproof.inventory import current_plan
+from rackproof.inventory import current_plan, refuse
 from rackproof.managed import STAMP, File, managed_files
 from rackproof.site import Site
 
@@ -127,10 +127,13 @@ def begin() -> Node:
     """Read the node that pyinfra is preparing. A node that cannot be read, or must not be touched, is stopped."""
     try:
         planned = current_plan().node(current_host.name)
+        if planned.baseline is None or planned.baseline.packages is None:
+            raise InputError(
+                "group_vars", f"nothing to deploy on {planned.name}: no driver is pinned or no repository is named",
+                "driver.version, packages.repository, packages.key_url and packages.key_fingerprint",
+            )
     except RackproofError as error:
-        raise SystemExit(f"rackproof: {error}") from None
-    if planned.baseline is None or planned.baseline.packages is None:
-        raise SystemExit(f"rackproof: {planned.name}: the site pins no driver version or names no package repository")
+        refuse(error)
     keep_alive(current_host)
     evidence = read(current_host)
     facts = replace(read_facts(evidence), node=planned.name)

@@ -21,7 +21,6 @@ from pathlib import Path
 os.environ["RACKPROOF_LAB_ID"] = "bench"
 
 import rackproof_lab
-
 from rackproof.evidence.bundle import read_bundle
 from rackproof.evidence.collect import new_nonce, probe_program
 from rackproof.judging import judge_all

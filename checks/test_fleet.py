@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conftest import report
 
+from conftest import report
 from rackproof.verdict.evaluate import Result
 from rackproof.verdict.model import Status
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from conftest import report
-
 from rackproof.verdict.evaluate import Result
 from rackproof.verdict.model import Outcome, Status
 

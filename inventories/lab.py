@@ -4,7 +4,6 @@ Enters the lab's own network namespace, so that pyinfra and rackproof can be run
 """
 
 import rackproof_lab
-
 from rackproof.inventory import rack
 
 _lab = rackproof_lab.describe()

@@ -32,7 +32,7 @@ def main() -> int:
     code = 1
     try:
         steps()
-        print(f"\nDemo complete in {time.monotonic() - started:.0f} s. The rack was simulated: nothing above is a GPU result.")
+        print(f"\nDemo complete in {time.monotonic() - started:.0f} s. Simulated hardware: nothing above is a GPU result.")
         code = 0
     except Broken as broken:
         print(f"\ndemo: {broken}", file=sys.stderr)
@@ -50,7 +50,7 @@ def main() -> int:
 
 def steps() -> None:
     """The story, in order."""
-    run("A rack of four simulated GB300 trays, as leased: R575, no IMEX, no toolkit", "rackproof-lab up --nodes 4 --state leased")
+    run("Four simulated GB300 trays, as leased: R575, no IMEX, no toolkit", "rackproof-lab up --nodes 4 --state leased")
     run("Is it what the recipe needs?", f"rackproof verify {INVENTORY}", expect=1)
     run("Bring it to the baseline, over SSH", f"pyinfra -y {INVENTORY} {DEPLOY}")
     run("And now?", f"rackproof verify {INVENTORY}")

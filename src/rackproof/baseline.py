@@ -317,7 +317,7 @@ class _Resolver:
     def _packages(self) -> PackageBaseline | None:
         pinned = self.site.get("driver", "version")
         if pinned is None or self.site.get("packages", "repository") is None:
-            self.notes["packages"] = "the site names no package repository"
+            self.notes["packages"] = "the site pins no driver version or names no package repository"
             return None
         return PackageBaseline(
             repository=self.take("packages.repository", self.site.require("packages", "repository")),

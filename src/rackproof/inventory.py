@@ -48,7 +48,11 @@ def rack(
     """
     try:
         caller = Path(sys._getframe(1).f_globals.get("__file__", "inventory"))
-        site = sites.load(caller.resolve().parent.parent / "group_vars", [group])
+        folder = caller.resolve().parent.parent / "group_vars"
+        if not (folder / f"{group}.yaml").is_file():
+            known = sorted(path.stem for path in folder.glob("*.yaml") if path.stem != "all")
+            raise InputError(str(caller), f"group {group!r} has no file {folder / group}.yaml", known)
+        site = sites.load(folder, [group])
         if overlay:
             site = site.overlaid(overlay, overlay_source)
         return _note(_Rack(str(caller), site, nodes, addresses, nvlink_domain, units, spares))

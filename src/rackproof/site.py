@@ -48,6 +48,7 @@ class Site:
 
     def overlaid(self, values: Mapping[str, Any], source: str) -> Site:
         """This site with more values on top, for what only exists at run time (a lab's addresses and keys)."""
+        yamlfile.check(yamlfile.YamlFile(Path(source), dict(values), {}), SCHEMA)
         return Site({**self.cells, **{key: Cell(value, source) for key, value in _flatten(values, ())}})
 
 

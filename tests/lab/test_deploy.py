@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+
 from conftest import NODES, Rack, all_accepted, statuses
 
 pytestmark = pytest.mark.lab

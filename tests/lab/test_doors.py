@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from conftest import NODES, ROOT, Rack, all_accepted
 
 pytestmark = pytest.mark.lab

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from conftest import NODES, Rack, all_accepted, statuses
 
 pytestmark = pytest.mark.lab

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+
 from conftest import BIN, LONG_S, ROOT, Rack, all_accepted, statuses
 
 pytestmark = pytest.mark.lab

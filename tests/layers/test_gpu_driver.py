@@ -8,7 +8,7 @@ from rackproof.managed import MODPROBE, PERSISTENCED
 from rackproof.verdict.model import Status
 
 from .cases import Cases, Red, outcome, verify
-from .fixtures import DRIVER, GONE, baseline, driver, every_gpu, files, gpu, host, node, packages, smi, strangers
+from .fixtures import DRIVER, GONE, baseline, driver, files, host, node, packages, strangers
 
 GB300 = node()
 B300 = node("b300", "b300-01")

@@ -342,7 +342,8 @@ def test_explain(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     assert main(["explain"]) == 0
     assert main(["explain", "gpus"]) == 0
     out = capsys.readouterr().out
-    assert "  host.os     gate  engine-init      The OS\n" in out
+    assert "  host.os        gate  engine-init      The OS\n" in out
+    assert "  host.hardware  gate  provisioning     The product" in out
     assert main(["explain", "gpus.count"]) == 0
     out = capsys.readouterr().out
     assert "  rests on     host.os\n" in out

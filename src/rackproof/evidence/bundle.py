@@ -71,7 +71,7 @@ def _read(path: Path) -> list[Evidence]:
     if path.is_dir():
         if (path / MANIFEST).is_file():
             return [_evidence(_directory(path), str(path))]
-        found = [item for item in sorted(path.iterdir()) if item.name.endswith(".tar.gz") or _folder(item)]
+        found = [item for item in sorted(path.iterdir()) if item.is_file() or _folder(item)]  # none is passed over
         if not found:
             raise InputError(str(path), "holds no evidence", f"a bundle with {MANIFEST}, or a folder of bundles")
         return [evidence for item in found for evidence in _read(item)]

@@ -71,15 +71,21 @@ def collect(
         "probes": {"plain": probe_program(nonce, False), "sudo": probe_program(nonce, True)},
     }
     found: dict[str, Evidence] = {}
-    for answer in _worker(job):
-        event = Event(answer["event"], answer["node"], answer.get("detail", ""))
-        if event.kind == "read":
-            found[event.node] = parse_stream(answer["stream"].encode("utf-8", "surrogateescape"), event.node, nonce)
-        elif event.kind == "failed":
-            found[event.node] = Evidence(event.node, problem=event.detail)
-        on_event(event)
+    unread = "the collection ended before this node was read"
+    try:
+        for answer in _worker(job):
+            event = Event(answer["event"], answer["node"], answer.get("detail", ""))
+            if event.kind == "read":
+                found[event.node] = parse_stream(answer["stream"].encode("utf-8", "surrogateescape"), event.node, nonce)
+            elif event.kind == "failed":
+                found[event.node] = Evidence(event.node, problem=event.detail)
+            on_event(event)
+    except RackproofError as error:
+        if not found:
+            raise
+        unread = str(error)  # what was read before is still good
     for node in plan.to_read:
-        found.setdefault(node.name, Evidence(node.name, problem="the collection ended before this node was read"))
+        found.setdefault(node.name, Evidence(node.name, problem=unread))
     on_event(Event("done", ""))
     return found
 

@@ -72,11 +72,12 @@ job() {{
     $as timeout -k 1 "$deadline" sh "$t/$name.sh" >"$t/$name.out" 2>"$t/$name.err" </dev/null 3>&- &
     wait $!
     rc=$?
-    case $rc in
-      124|137) echo deadline >"$t/$name.rc" ;;
+    clock >"$t/$name.finish"
+    read -r begin <"$t/$name.begin"; read -r finish <"$t/$name.finish"
+    case $rc:$((${{finish%.*}} - ${{begin%.*}} >= deadline)) in  # a command may end with 124 or 137 by itself
+      124:1|137:1) echo deadline >"$t/$name.rc" ;;
       *) echo "ran $rc" >"$t/$name.rc" ;;
     esac
-    clock >"$t/$name.finish"
     mv "$t/$name.rc" "$t/$name.end"
     echo "$name" >&3
   ) >/dev/null 2>&1 &  # must not hold our output open: a command that cannot be killed would hold up the transport

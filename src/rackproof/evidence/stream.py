@@ -15,7 +15,7 @@ from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.probe import FORMAT
 from rackproof.evidence.sections import Section, Status
 
-MAX_BYTES = 64 * 1024 * 1024  # far above any node seen; a larger stream is not a probe's
+MAX_BYTES = 16 * 1024 * 1024  # far above any node seen; a larger stream is not a probe's
 
 _FRAME = re.compile(rb"^#@([A-Za-z0-9-]{8,64}) (probe|begin|end|done)(?: (.*))?$")
 _NAME = re.compile(r"[a-z0-9_]{1,64}")  # of a section: it becomes a file name in a bundle

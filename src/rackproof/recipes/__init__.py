@@ -167,6 +167,11 @@ def load(recipe_id: str = "kimi_k3", where: str = "recipe", folder: Path = FOLDE
     file = yamlfile.load(folder / f"{recipe_id}.yaml", _SCHEMA)
     cells = Cells(file, f"recipes/{recipe_id}.yaml")
     data = file.data
+    for kind in ("images", "layouts"):
+        ids = [item["id"] for item in data[kind]]
+        twice = sorted({name for name in ids if ids.count(name) > 1})
+        if twice:
+            raise InputError(file.where(kind), f"{kind} {', '.join(twice)} stand there twice", "each id once")
     images = {
         item["id"]: Image(**_without(item, "src"), source=cells.source(item["src"], "images", i))
         for i, item in enumerate(data["images"])

@@ -157,10 +157,10 @@ CONTRADICTIONS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"driver": {"version": "580.65.06"}}, {}, "over: driver.version is 580.65.06\n  accepted: >= 580.82.07 on gb300"),
     ({"driver": {"version": "575.57.08"}}, {}, "over: driver.version is 575.57.08"),
     ({"driver": {"version": "591.1"}}, {}, "over: no package names are known for driver branch 591\n  accepted: branches"),
-    ({"driver": {"version": "latest"}}, {}, "over: 'latest' is not a version"),
+    ({"driver": {"version": "latest"}}, {}, "over: driver.version is 'latest'\n  accepted: a version"),
     ({"image": {"id": "v1"}}, {}, "over: no image 'v1' in recipe kimi_k3"),
     ({"container": {"toolkit_version": "1.17.8"}}, {}, "over: container.toolkit_version is 1.17.8\n  accepted: >= 1.18.2"),
-    ({"simulation": {"image": {"index": "x"}}}, {}, "group_vars: nothing sets simulation.image.amd64"),
+    ({"simulation": {"image": {"index": "sha256:" + "0" * 64}}}, {}, "group_vars: nothing sets simulation.image.amd64"),
     ({}, {"domain": (*DOMAIN, "10.0.0.19"), "domain_source": "rack.py"},
      "rack.py: the NVLink domain has 19 nodes\n  accepted: at most 18"),
 ]  # fmt: skip

@@ -88,7 +88,6 @@ def test_bytes_that_are_no_text_arrive(fake_worker: FakeWorker) -> None:
     [
         ("import os; os.kill(os.getpid(), 9)", "the collecting process ended with -9: no message"),
         ("raise RuntimeError('no such connector')", "the collecting process ended with 1: RuntimeError: no such connector"),
-        (ANSWER + "say(event='failed', node='a', detail='x'); raise SystemExit('late')", "ended with 1: late"),
         (ANSWER + "print('*** a library says hello ***')", "said what it should not: '*** a library says hello"),
         ("import sys; sys.stdin.close(); sys.exit(5)", "the collecting process ended with 5: no message"),
     ],
@@ -101,6 +100,13 @@ def test_a_worker_that_dies_fails_the_run(fake_worker: FakeWorker, program: str,
             collect(asked)
         assert message in str(caught.value)
     assert all(process.poll() is not None for process in started)
+
+
+def test_what_was_read_before_a_worker_died_is_kept(fake_worker: FakeWorker) -> None:
+    fake_worker(ANSWER + "say(event='failed', node='a', detail='x'); raise SystemExit('late')")
+    found = collect(plan("a", "b"))
+    assert found["a"].problem == "x"
+    assert found["b"].problem == "the collecting process ended with 1: late"
 
 
 def test_a_listener_that_fails_ends_the_worker(fake_worker: FakeWorker) -> None:

@@ -20,7 +20,7 @@ MISTAKES = [
     ("layout", 'rack("tray[01-02]", group="typo")', "group_vars/typo.yaml:2: no layout 'gb300-tp9' in recipe kimi_k3"),
     ("yaml", 'rack("tray[01-02]", group="bad")', "{folder}/group_vars/bad.yaml:3: not valid YAML: "),
     ("variable", 'rack("tray[01-02]", group="unknown")', "{folder}/group_vars/unknown.yaml:2: unknown key 'lay_out' in the file"),
-    ("no-group", 'rack("tray[01-02]", group="nobody")', "group_vars: nothing sets hardware"),
+    ("no-group", 'rack("tray[01-02]", group="nobody")', "{file}: group 'nobody' has no file"),
     ("key-file", 'rack("tray[01-02]", group="key")', "group_vars/key.yaml:3: ssh.key_file is '/no/such/key', and there is no"),
     ("homeless", 'rack("tray[01-03]", group="gb300")',
      "{file}: host tray03 is in no deployment unit (layout gb300-tp8 takes 2 nodes)\n  accepted: every host in one unit"),

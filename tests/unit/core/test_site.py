@@ -42,12 +42,16 @@ def test_reading_a_site(site_folder: Rack) -> None:
 
 def test_overlay_goes_on_top_and_leaves_the_site_alone(site_folder: Rack) -> None:
     site = site_folder.site("gb300")
-    over = site.overlaid({"ssh": {"port": 2200}, "simulation": {"image": {"index": "x"}}, "list": [1, [2]]}, "the lab")
+    digest = "sha256:" + "0" * 64
+    simulation = {"image": {"index": digest}, "operating_systems": ["debian 13"]}
+    over = site.overlaid({"ssh": {"port": 2200}, "simulation": simulation}, "the lab")
     assert over.get("ssh", "port") == Cell(2200, "the lab")
     assert over.get("ssh", "user") == site.get("ssh", "user")
-    assert over.get("simulation", "image", "index") == Cell("x", "the lab")
-    assert over.value("list") == (1, (2,))
+    assert over.get("simulation", "image", "index") == Cell(digest, "the lab")
+    assert over.value("simulation", "operating_systems") == ("debian 13",)
     assert site.value("ssh", "port") == 22
+    with pytest.raises(InputError, match="the lab: unknown key 'sshh'"):
+        site.overlaid({"sshh": {}}, "the lab")
 
 
 def test_which_files_there_must_be(site_folder: Rack) -> None:

@@ -9,8 +9,6 @@ from rackproof.layers.words import (
     as_rendered,
     asked,
     driver_version,
-    on_each_gpu,
-    on_off,
     packages,
     some,
     sound_version,

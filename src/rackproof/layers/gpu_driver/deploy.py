@@ -54,7 +54,7 @@ def _repository(node: Node) -> None:
     keyring = known_or(node.facts.host.files, {}).get(KEYRING)
     if node.has(source) and keyring is not None and keyring.sha256 is not None:
         return
-    assert packages is not None  # noqa: S101 - begin() refuses a baseline without
+    assert packages is not None
     node.shell(
         f"NVIDIA repository key, checked by fingerprint {packages.key_fingerprint[-8:]}",
         _REPOSITORY.format(url=packages.key_url, fingerprint=packages.key_fingerprint, keyring=KEYRING),
@@ -74,7 +74,7 @@ def _aside(node: Node) -> str:
 def _packages(node: Node) -> None:
     """Driver and fabric packages in one transaction: a version apart, and Fabric Manager or IMEX will not start."""
     packages, version = node.baseline.packages, node.baseline.driver.version
-    assert packages is not None and version is not None  # noqa: S101 - begin() refuses a baseline without
+    assert packages is not None and version is not None
     names = packages.names
     if node.has_packages(names.driver, version) and node.version_of(names.pin) and not _other_branches(node):
         return

@@ -10,7 +10,7 @@ def bring_about(node: Node) -> None:
     with node.layer("nvlink"):
         version = node.baseline.driver.version
         names = node.baseline.packages.names if node.baseline.packages else None
-        assert names is not None and version is not None  # noqa: S101 - begin() refuses a baseline without
+        assert names is not None and version is not None
         stale = not node.driver_changes and not node.has_packages(names.fabric, version)
         if stale:
             wanted = " ".join([f"'{name}={version}-*'" for name in names.fabric] + list(names.fabric_unversioned))

@@ -32,7 +32,7 @@ def main() -> int:
     code = 1
     try:
         steps()
-        print(f"\nDemo complete in {time.monotonic() - started:.0f} s. Simulated hardware: nothing above is a GPU result.")
+        print(f"\nDemo complete in {time.monotonic() - started:.0f} s. Simulated: nothing above is a GPU result.")
         code = 0
     except Broken as broken:
         print(f"\ndemo: {broken}", file=sys.stderr)

@@ -74,7 +74,8 @@ def all_accepted(document: dict[str, Any]) -> bool:
     return document["verdict"] == "accept" and all(node["verdict"] == "accept" for node in document["nodes"])
 
 
-def _why_not() -> str:
+def why_not() -> str:
+    """Why there can be no lab on this machine; empty where there can."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return "the simulated rack needs root on Linux"
     return ""
@@ -83,8 +84,8 @@ def _why_not() -> str:
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Rack]:
     """A rack of four trays, as leased."""
-    if _why_not():
-        pytest.skip(_why_not())
+    if why_not():
+        pytest.skip(why_not())
     env = {
         **os.environ, "RACKPROOF_LAB_ID": LAB_ID, "PYINFRA_PROGRESS": "off", "PYTHONWARNINGS": "ignore",
         "PATH": f"{BIN}:{os.environ['PATH']}",

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+
 from conftest import BIN, Rack, all_accepted, statuses, why_not
 
 pytestmark = pytest.mark.lab

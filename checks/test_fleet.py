@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from conftest import report
+from rackproof.verdict.catalogue import requirements
 from rackproof.verdict.evaluate import Result
-from rackproof.verdict.model import Status
+from rackproof.verdict.model import Outcome, Status
 
 
 def test_unit(unit_requirement: str, result: Result, record_property: Any) -> None:

@@ -73,3 +73,15 @@ def test_a_simulated_host_cannot_meet_a_real_baseline(deployed: Rack, tmp_path: 
     assert document["simulated"] and "host.simulation" in red
     other = deployed.run("rackproof", "judge", "--nonce", "asked-on-friday", str(answer), "--json", "-")
     assert other.returncode == 2 and "asked-on-friday" in other.stdout
+
+
+def test_a_host_key_nobody_vouched_for_is_not_talked_to(deployed: Rack, sudo_inventory: str, tmp_path: Path) -> None:
+    path, empty = Path(sudo_inventory), tmp_path / "known_hosts"
+    empty.write_text("")
+    text = path.read_text().replace('_lab["ssh"]["known_hosts"]', repr(str(empty)))
+    path.write_text(text)
+    done = deployed.run("rackproof", "verify", sudo_inventory, "--json", "-")
+    assert done.returncode == 2, done.stderr
+    for node in json.loads(done.stdout)["nodes"]:
+        unread = [o["reason"] for o in node["outcomes"] if o["status"] == "unknown"]
+        assert node["verdict"] == "undetermined" and len(unread) == 1 and "host key" in unread[0].lower(), unread

@@ -36,7 +36,7 @@ class HostBaseline:
 @dataclass(frozen=True)
 class DriverBaseline:
     branch_min: int
-    floor: str  # the first driver that knows this hardware
+    floor: str | None  # the first driver that knows this hardware, where that is published
     version: str | None  # exact, where the site pins one
     flavour: str | None  # open, where the hardware takes no other
     parameters: tuple[tuple[str, str], ...]  # names and values in /proc/driver/nvidia/params
@@ -48,7 +48,7 @@ class GpuBaseline:
     product: str
     memory_bytes_min: int  # of one GPU
     pci_device_ids: tuple[str, ...] | None
-    power_limits_w: tuple[float, ...]
+    power_limits_w: tuple[float, ...] | None
     fatal_xids: tuple[int, ...]
     expect_idle: bool
 
@@ -122,7 +122,9 @@ class Baseline:
     def as_dict(self) -> dict[str, Any]:
         """Plain data, without anything that only says where a value stands: what the hash is taken of."""
         data = dataclasses.asdict(self)
-        del data["provenance"], data["layout"]["source"], data["layout"]["why"]
+        del data["provenance"]
+        for words in ("source", "why", "warn", "upstream"):
+            del data["layout"][words]
         return data
 
     @property
@@ -151,6 +153,16 @@ def resolve(
     return _Resolver(site, hardware_id, layout_id).baseline(domain, domain_source)
 
 
+def unsupported(recipe: recipes.Recipe, hardware: hardware_profiles.Hardware) -> str | None:
+    """Why no node of this product can be brought to a baseline by this version, or None."""
+    if hardware.vendor != "nvidia":
+        return f"{hardware.title}: checks and deploys of {hardware.vendor.upper()} GPUs are not part of this version"
+    tiers = {layout.tier for layout in recipe.layouts.values() if layout.hardware == hardware.id}
+    if tiers <= {"rejected"}:
+        return f"{hardware.title}: recipe {recipe.id} has no layout for it that works"
+    return None
+
+
 def default_layout(recipe: recipes.Recipe, hardware_id: str) -> Layout:
     """The first official layout of a product, for a node nobody chose a layout for."""
     for layout in recipe.layouts.values():
@@ -168,6 +180,9 @@ class _Resolver:
         recipe_cell = site.require("recipe")
         self.recipe = recipes.load(recipe_cell.value, recipe_cell.source)
         self.hardware = self._hardware(hardware_id)
+        refused = unsupported(self.recipe, self.hardware)
+        if refused:
+            raise InputError(self.notes["hardware"], f"{refused}; `rackproof eligible` says what it can run")
         self.layout = self._layout(layout_id)
 
     def take(self, key: str, cell: Cell[Any]) -> Any:
@@ -186,6 +201,13 @@ class _Resolver:
         if layout.hardware != self.hardware.id:
             fitting = sorted(name for name, other in self.recipe.layouts.items() if other.hardware == self.hardware.id)
             raise InputError(cell.source, f"layout {layout.id} is for {layout.hardware}, not {self.hardware.id}", fitting)
+        if layout.tier == "derived" and not self.site.value("allow_derived", default=False):
+            shown = sorted(
+                name for name, other in self.recipe.layouts.items()
+                if other.hardware == self.hardware.id and other.tier in ("official", "vendor")
+            )  # fmt: skip
+            said = f"layout {layout.id} is derived: the recipe site renders it and nobody has shown it running"
+            raise InputError(cell.source, said, f"{', '.join(shown)}; or allow_derived: true in the site")
         return layout
 
     def baseline(self, domain: tuple[str, ...] | None, domain_source: str) -> Baseline:
@@ -224,18 +246,19 @@ class _Resolver:
         flavours = rules["open_module_generations"]
         self.notes["driver.flavour"] = flavours.source
         pinned = self.site.get("driver", "version")
-        floor = self.take("driver.floor", hw.driver_floor)
         branch_min = self.take("driver.branch_min", rules["driver_branch_min"])
+        floor = self.take("driver.floor", hw.driver_floor)
+        lowest = max(Version(floor or "0"), Version(str(branch_min)))
         self.notes["driver.version"] = pinned.source if pinned else "the site pins none"
-        if pinned and version(pinned) < max(Version(floor), Version(str(branch_min))):
-            raise InputError(pinned.source, f"driver.version is {pinned.value}", f">= {floor} on {hw.id}")
+        if pinned and version(pinned) < lowest:
+            raise InputError(pinned.source, f"driver.version is {pinned.value}", f">= {floor or lowest} on {hw.id}")
         parameters = self.take("driver.parameters", rules["module_parameters"])
         return DriverBaseline(
             branch_min=branch_min,
             floor=floor,
             version=pinned.value if pinned else None,
             flavour="open" if hw.generation in flavours.value else None,
-            parameters=tuple(sorted(parameters.get(hw.nvlink_kind.value, {}).items())),
+            parameters=tuple(sorted(parameters.get(hw.fabric_kind.value, {}).items())),
         )
 
     def _gpus(self) -> GpuBaseline:
@@ -259,7 +282,7 @@ class _Resolver:
         self.notes["nvlink.domain"] = domain_source or "no inventory declares it"
         self.notes["nvlink.across_nodes"] = self.layout.source
         return NvlinkBaseline(
-            kind=self.take("nvlink.kind", hw.nvlink_kind),
+            kind=self.take("nvlink.kind", hw.fabric_kind),
             links_per_gpu=self.take("nvlink.links_per_gpu", hw.links_per_gpu),
             link_rate_min_gb_per_s=self.take("nvlink.link_rate_min_gb_per_s", hw.link_rate_min_gb_per_s),
             fabric_state=self.take("nvlink.fabric_state", rules["fabric_state"]),
@@ -327,7 +350,7 @@ class _Resolver:
         )
 
     def _package_names(self, pinned: Cell[str]) -> PackageNames:
-        names, source = PackageNames.of(pinned.value, self.hardware.nvlink_kind.value, pinned.source)
+        names, source = PackageNames.of(pinned.value, self.hardware.fabric_kind.value, pinned.source)
         self.notes["packages.names"] = source
         return names
 

@@ -12,12 +12,16 @@ from collections.abc import Sequence
 import click
 
 from rackproof import __version__
+from rackproof.commands.eligible import eligible
 from rackproof.commands.explain import explain
 from rackproof.commands.judge import judge
+from rackproof.commands.launch import launch
 from rackproof.commands.options import State, debug
 from rackproof.commands.output import say
 from rackproof.commands.parse import parse
 from rackproof.commands.probe import probe
+from rackproof.commands.recipe import recipe
+from rackproof.commands.redact import redact
 from rackproof.commands.verify import collect, verify
 from rackproof.errors import RackproofError
 from rackproof.verdict.report.clean import clean, clean_lines
@@ -44,7 +48,7 @@ def cli() -> None:
     """
 
 
-for _command in (verify, collect, judge, probe, parse, explain):
+for _command in (verify, collect, judge, redact, eligible, probe, launch, recipe, parse, explain):
     cli.add_command(_command)
 
 

@@ -9,9 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, Union
+from typing import TYPE_CHECKING, TypeVar, Union
 
 from rackproof.errors import MissingFact
+
+if TYPE_CHECKING:  # they are made of the types below
+    from rackproof.facts_amd import AmdFacts
+    from rackproof.facts_network import NetworkFacts
+    from rackproof.facts_pci import PciFacts
+    from rackproof.facts_rdma import RdmaFacts
+    from rackproof.facts_system import NvlinkErrors, SystemFacts
 
 T = TypeVar("T")
 
@@ -54,6 +61,7 @@ class Unit:
     result: str
     memlock: Fact[str]  # LimitMEMLOCK: bytes or "infinity"
     exec_start: str
+    nofile: Fact[str] = Missing("not read")  # LimitNOFILE: a count or "infinity"
 
     @property
     def installed(self) -> bool:
@@ -203,6 +211,9 @@ class NvlinkFacts:
     imex_nodes: Fact[tuple[str, ...] | None]  # lines of nodes_config.cfg; None where there is no such file
     imex_domain: Fact[ImexDomain]
     imex_channels: Fact[tuple[str, ...]]  # device nodes under /dev/nvidia-caps-imex-channels
+    imex_config: Fact[Mapping[str, str] | None] = Missing("not read")  # config.cfg; None where there is none
+    p2p: Fact[Mapping[tuple[int, int], str]] = Missing("not read")  # (GPU, GPU) -> OK | CNS | ... (topo -p2p r)
+    errors: Fact[tuple[NvlinkErrors, ...]] = Missing("not read")  # counters since the driver was loaded
 
 
 @dataclass(frozen=True)
@@ -271,6 +282,11 @@ class NodeFacts:
     nvlink: NvlinkFacts
     kernel_log: Fact[KernelLogFacts]
     runtime: RuntimeFacts
+    system: Fact[SystemFacts] = Missing("not read")
+    rdma: Fact[RdmaFacts] = Missing("not read")
+    network: Fact[NetworkFacts] = Missing("not read")
+    pci: Fact[PciFacts] = Missing("not read")
+    amd: Fact[AmdFacts] = Missing("not read")
     evidence: Fact[str] = Missing("the node was not probed")  # sha256 of the whole probe output; Missing: incomplete
 
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from rackproof import hardware as hardware_profiles
+from rackproof import recipes
 from rackproof import site as sites
-from rackproof.baseline import Baseline, resolve
+from rackproof.baseline import Baseline, resolve, unsupported
 from rackproof.errors import InputError
 from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.read import read_facts
@@ -34,7 +35,7 @@ HARDWARE = Requirement(
 
 def judge_all(plan: Plan, evidence: Mapping[str, Evidence]) -> Result:
     """Every node and every unit of a plan judged. A declared node without evidence is not passed over."""
-    facts = {node.name: _facts(node, evidence.get(node.name)) for node in plan.nodes}
+    facts = {node.name: facts_of(node, evidence.get(node.name)) for node in plan.nodes}
     results: list[NodeResult] = []
     for node in plan.nodes:
         baseline = node.baseline or _detected(node, facts[node.name])
@@ -62,7 +63,8 @@ def plan_for_evidence(
     return Plan(tuple(planned(item.node, site, hardware, layout) for item in evidence))
 
 
-def _facts(node: PlannedNode, evidence: Evidence | None) -> NodeFacts:
+def facts_of(node: PlannedNode, evidence: Evidence | None) -> NodeFacts:
+    """Facts of a planned node; without evidence they carry the reason."""
     if evidence is None:
         why = "left out by --limit" if node.left_out else "no evidence of this node was given"
         evidence = Evidence(node.name, problem=why)
@@ -83,7 +85,9 @@ def _detected(node: PlannedNode, facts: NodeFacts) -> Fact[Baseline]:
         ids = "" if isinstance(facts.driver.pci_ids, Missing) else f", PCI ids {', '.join(facts.driver.pci_ids)}"
         known = ", ".join(hardware_profiles.known_ids())
         return Missing(f"no hardware profile for {', '.join(named) or 'an unnamed product'}{ids}; known: {known}")
-    return resolve(node.site, hardware_id=found, layout_id=node.layout)
+    recipe = node.site.require("recipe")
+    refused = unsupported(recipes.load(recipe.value, recipe.source), hardware_profiles.load(found))
+    return Missing(refused) if refused else resolve(node.site, hardware_id=found, layout_id=node.layout)
 
 
 def _no_profile(node: PlannedNode, facts: NodeFacts, reason: str) -> NodeResult:

@@ -12,6 +12,27 @@ _VERSION = {
 _DIGEST = {"type": "string", "pattern": r"^sha256:[0-9a-f]{64}\Z", "description": "sha256: and 64 hex digits"}
 _TEXT = {"type": "string", "minLength": 1}
 _FLAG = {"type": "boolean"}
+_LINE = {  # one line of text: it ends up in units and shells, where a line break would start something else
+    "type": "string",
+    "pattern": r"^[^\x00-\x1f\x7f\u2028\u2029]+\Z",
+    "description": "one line of text without control characters",
+}
+_FOLDER = {
+    "type": "string",
+    "pattern": r"^/[^\x00-\x1f\x7f\u2028\u2029]*\Z",
+    "description": "an absolute path without control characters",
+}
+_PORT = {"type": "integer", "minimum": 1, "maximum": 65535, "description": "a port, 1 to 65535"}
+_ADDRESS = {
+    "type": "string",
+    "pattern": r"^[A-Za-z0-9]([A-Za-z0-9.:%_-]*[A-Za-z0-9])?\Z",
+    "description": "an address or host name",
+}
+_HCA = {
+    "type": "string",
+    "pattern": r"^[A-Za-z0-9_.-]+(:[0-9]+)?\Z",
+    "description": "an RDMA device, such as mlx5_0 or mlx5_0:1",
+}
 
 
 def _group(**properties: Any) -> dict[str, Any]:
@@ -21,6 +42,7 @@ def _group(**properties: Any) -> dict[str, Any]:
 SCHEMA: dict[str, Any] = _group(
     recipe=_TEXT,
     layout=_TEXT,
+    allow_derived=_FLAG,  # take a layout that is only rendered, which nobody has shown running
     hardware=_TEXT,
     ssh=_group(
         user=_TEXT,
@@ -50,6 +72,38 @@ SCHEMA: dict[str, Any] = _group(
         },
     ),
     gpus=_group(expect_idle=_FLAG),
+    serving=_group(
+        model_directory=_FOLDER,  # where the weights lie on the host; the container sees the same path
+        cache_directory=_FOLDER,  # local, writable: compiled kernels survive a restart
+        storage={"enum": ["local", "slow"]},  # slow: shared or network storage, where loading takes over an hour
+        interface={
+            "type": "string",
+            "pattern": r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}\Z",
+            "description": "the name of one network interface, such as enP6p3s0f0np0",
+        },
+        head_address=_ADDRESS,
+        addresses={"type": "array", "items": _ADDRESS, "minItems": 1},  # of the unit, by rank; prefill before decode
+        ports=_group(
+            serve=_PORT, prefill=_PORT, decode=_PORT, nixl_prefill=_PORT, nixl_decode=_PORT, master=_PORT, dp_rpc=_PORT
+        ),
+        features={"type": "array", "items": {"enum": ["dspark", "text_only", "dcp", "all2all"]}},
+        rdma=_group(
+            hcas={"type": "array", "items": _HCA, "minItems": 1},
+            gid_index={"type": "integer", "minimum": 0, "maximum": 255},
+            dmabuf={"enum": ["works", "broken"]},
+            peermem=_FLAG,  # nvidia_peermem is loaded on every node of the unit
+        ),
+        args={  # of `vllm serve`: text, true for a bare flag, false to leave one out
+            "type": "object",
+            "propertyNames": {"pattern": r"^[a-z0-9][a-z0-9-]*\Z", "description": "a long option without --"},
+            "additionalProperties": {"if": {"type": "boolean"}, "then": True, "else": _LINE},
+        },
+        env={
+            "type": "object",
+            "propertyNames": {"pattern": r"^[A-Z_][A-Z0-9_]*\Z", "description": "an environment variable"},
+            "additionalProperties": _LINE,
+        },
+    ),
     reboot=_group(
         allow=_FLAG,
         batch={"type": "integer", "minimum": 1},

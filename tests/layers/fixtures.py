@@ -29,6 +29,7 @@ from rackproof.facts import (
     Unit,
     UnitFacts,
 )
+from rackproof.facts_system import AptFacts, SystemFacts
 from rackproof.managed import managed_files
 
 DRIVER = "580.126.20"
@@ -94,6 +95,7 @@ def node(hardware: str = "gb300", name: str = "tray01") -> NodeFacts:
         nvlink=_nvlink(hardware),
         kernel_log=KernelLogFacts(4711, "journalctl -k", ()),
         runtime=_runtime(hardware),
+        system=SystemFacts(apt=AptFacts({"Update-Package-Lists": "1", "Unattended-Upgrade": "1"}, (), True)),
         evidence="e" * 64,
     )
 
@@ -280,6 +282,10 @@ def files(facts: NodeFacts, path: str, sha256: str | None) -> NodeFacts:
     return host(facts, files={**facts.host.files, path: ManagedFile(path, sha256)})
 
 
+def apt(facts: NodeFacts, upgrades_itself: bool | Missing) -> NodeFacts:
+    return replace(facts, system=SystemFacts(apt=AptFacts({}, (), upgrades_itself)))
+
+
 def image(facts: NodeFacts, **changes: Any) -> NodeFacts:
     assert not isinstance(facts.runtime.images, Missing)
     return runtime(facts, images=tuple(replace(one, **changes) for one in facts.runtime.images))
@@ -301,4 +307,4 @@ def nothing(facts: NodeFacts) -> NodeFacts:
     """A node of which nothing could be read."""
     for section in SECTIONS:
         facts = without(facts, section)
-    return facts
+    return replace(facts, system=GONE)

@@ -38,6 +38,7 @@ TABLE = {
         garbage=UNREAD,
     ),
     "gpu_driver.hardware_floor": Cases(
+        not_applicable=strangers("h200"),
         green=[GB300, driver(GB300, loaded_version="580.82.07"), driver(GB300, loaded_version="580.105.08")],
         red=[Red(driver(GB300, loaded_version="580.65.06"), "580.65.06")],
         garbage=UNREAD,

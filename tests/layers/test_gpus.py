@@ -20,6 +20,7 @@ B300 = node("b300", "b300-01")
 NO_SMI = replace(GB300, smi=GONE)
 SECOND = "GPU 1 (00000009:06:00.0)"
 SERVING = resolve(site.shipped().overlaid({"gpus": {"expect_idle": False}}, "test"), hardware_id="gb300")
+NO_LIMITS = replace(baseline("gb300"), gpus=replace(baseline("gb300").gpus, power_limits_w=None))
 UNPUBLISHED = replace(baseline("gb300"), gpus=replace(baseline("gb300").gpus, pci_device_ids=None))
 
 
@@ -150,6 +151,7 @@ TABLE = {
         garbage=[*unreadable("compute_mode"), gpu(GB300, 1, compute_mode="")],
     ),
     "gpus.power_limit": Cases(
+        not_applicable=NO_LIMITS,
         green=[
             GB300,
             B300,

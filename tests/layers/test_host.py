@@ -12,7 +12,7 @@ from rackproof.managed import UPGRADES
 from rackproof.verdict.model import Status
 
 from .cases import Cases, Red, outcome, verify
-from .fixtures import GONE, baseline, files, host, node, packages, strangers, units
+from .fixtures import GONE, apt, baseline, files, host, node, packages, strangers, units
 
 GB300 = node()
 B300 = node("b300", "b300-01")
@@ -73,6 +73,8 @@ TABLE = {
             GB300,
             packages(BARE, {"unattended-upgrades": None}),
             units(BARE, apt_daily_upgrade__timer=OFF),
+            apt(BARE, False),
+            apt(packages(units(BARE, apt_daily_upgrade__timer=None), {}), False),
             units(BARE, apt_daily_upgrade__timer={"load": "masked", "active": "inactive"}),
             packages(files(host(GB300, units=GONE), UPGRADES, None), {"unattended-upgrades": None}),
             packages(
@@ -82,6 +84,7 @@ TABLE = {
         ],
         red=[
             Red(BARE, "timer active, enabled"),
+            Red(BARE, "APT::Periodic switches it on"),
             Red(units(BARE, apt_daily_upgrade__timer={"enabled": "disabled"}), "timer active"),
             Red(files(GB300, UPGRADES, "0" * 64), "changed"),
             Red(files(GB300, UPGRADES, None), "does not exist"),
@@ -96,6 +99,8 @@ TABLE = {
         garbage=[
             host(GB300, packages=GONE, units=GONE, files=GONE),
             host(GB300, packages={}, files={}),
+            apt(BARE, GONE),
+            replace(BARE, system=GONE),
             host(files(GB300, UPGRADES, ""), units={}),
             files(units(GB300, apt_daily_upgrade__timer=None), UPGRADES, None),
         ],

@@ -68,19 +68,19 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
             calls["plan"] = rest
             return Plan(tuple(PlannedNode(item.node, Site()) for item in evidence))
 
-        def read_bundle(path: Path) -> list[Evidence]:
+        def read_bundle(path: Path, refuse: object = None) -> list[Evidence]:
             if error:
                 raise error
             return [Evidence(path.name, nonce="nonce-1")]
 
-        def write_bundle(path: Path, evidence: Evidence) -> None:
+        def write_bundle(path: Path, evidence: Evidence, sign: object = None) -> None:
             calls.setdefault("written", {})[path.name] = evidence.node
 
         modules: dict[str, dict[str, Any]] = {
             "rackproof.inventory": {"load_targets": load_targets},
             "rackproof.evidence.collect": {
                 "collect": collect, "new_nonce": lambda: "random-nonce",
-                "probe_program": lambda nonce, sudo: f"#!/bin/sh\n# {nonce} {sudo}\n",
+                "probe_program": lambda nonce, sudo, listed: f"#!/bin/sh\n# {nonce} {sudo}\n",
             },
             "rackproof.evidence.bundle": {"read_bundle": read_bundle, "write_bundle": write_bundle},
             "rackproof.judging": {"judge_all": judge_all, "plan_for_evidence": plan_for_evidence},
@@ -110,9 +110,9 @@ def test_options_arrive(fake: Fake, tmp_path: Path) -> None:
     assert main(arguments.split()) == 0
     wanted = {"hardware": "gb300", "layout": "gb300-tp8", "site_file": Path("s.yaml"), "limit": "a"}
     assert calls["load"] == (("a", "b"), wanted)
-    assert calls["collect"] == {"sudo": True, "timeout_s": 5}
+    assert calls["collect"] == {"sudo": True, "timeout_s": 5, "nonce": None}
     main(["verify", "a"])
-    assert calls["collect"] == {"sudo": None, "timeout_s": 60}
+    assert calls["collect"] == {"sudo": None, "timeout_s": 60, "nonce": None}
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_judge_limits_refuses_doubles_and_checks_the_nonce(fake: Fake, capsys: p
 
 def test_judge_reads_standard_input(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = fake()
-    stream = b"#@abcdefgh1 probe format=1 version=0 node=tray09 uid=0\n#@abcdefgh1 done sections=0 begin=1 finish=2\n"
+    stream = b"#@abcdefgh1 probe format=2 version=0 node=tray09 uid=0\n#@abcdefgh1 done sections=0 begin=1 finish=2\n"
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(stream)))
     assert main(["judge", "-"]) == 0
     assert list(calls["evidence"]) == ["tray09"]

@@ -13,7 +13,7 @@ from rackproof.commands.output import say
 @click.option("--sudo", is_flag=True, help="Let it use 'sudo -n' for the sections that need root.")
 @debug
 def probe(nonce: str | None, sudo: bool) -> int:
-    """Print the probe: one read-only POSIX sh program.
+    """Print the probe: one read-only POSIX sh program, with every command it runs in a comment at its top.
 
     \b
     rackproof probe > probe.sh          send it to whoever can run it: sh probe.sh > tray01.txt
@@ -21,5 +21,5 @@ def probe(nonce: str | None, sudo: bool) -> int:
     """
     from rackproof.evidence.collect import new_nonce, probe_program
 
-    say(probe_program(nonce or new_nonce(), sudo))
+    say(probe_program(nonce or new_nonce(), sudo, listed=True))
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,8 @@ import click
 
 from rackproof.commands import output
 from rackproof.commands.options import PATH, Inputs, Outputs, Reading, debug, inputs, outputs, reading
-from rackproof.errors import InputError, RackproofError
+from rackproof.commands.redact import keep, key_file, places, redacted
+from rackproof.errors import RackproofError
 
 if TYPE_CHECKING:
     from rackproof.evidence.evidence import Evidence
@@ -36,7 +36,7 @@ def verify(targets: tuple[str, ...], chosen: Inputs, how: Reading, wanted: Outpu
 
     output.check(wanted)
     plan = _plan(targets, chosen)
-    result = judge_all(plan, _read(plan, how, wanted.quiet))
+    result = judge_all(plan, read_nodes(plan, how, wanted.quiet))
     output.emit(result, wanted)
     return result.verdict.exit_code
 
@@ -46,24 +46,33 @@ def verify(targets: tuple[str, ...], chosen: Inputs, how: Reading, wanted: Outpu
 @inputs
 @reading
 @click.option("--to", "folder", metavar="DIR", type=PATH, required=True, help="One .tar.gz a node is written here.")
+@click.option("--nonce", metavar="TEXT", help="What the asker wants to see again. Default: a new random one.")
+@click.option("--sign", metavar="KEYFILE", type=PATH, help="Sign each bundle with this SSH key.")
+@click.option("--redact", is_flag=True, help="Replace serials, UUIDs, addresses and host names by tokens of --key-file.")
+@key_file
 @click.option("--quiet", "-q", is_flag=True, help="No progress, no summary.")
 @debug
-def collect(targets: tuple[str, ...], chosen: Inputs, how: Reading, folder: Path, quiet: bool) -> int:
+def collect(
+    targets: tuple[str, ...], chosen: Inputs, how: Reading, folder: Path, nonce: str | None, sign: Path | None,
+    redact: bool, key: Path | None, quiet: bool,
+) -> int:  # fmt: skip
     """Read nodes and keep the evidence, to be judged later or elsewhere with `rackproof judge DIR`.
 
     A node that could not be read leaves a file that says why. Exit code: 0 when all were read, else 3.
     """
-    from rackproof.evidence.bundle import write_bundle
     from rackproof.verdict.report.fold import counted
 
+    if redact != (key is not None):
+        raise click.UsageError("--redact needs --key-file, and --key-file is for --redact")
     plan = _plan(targets, chosen)
-    places = _places(folder, [node.name for node in plan.to_read])
-    evidence = _read(plan, how, quiet)
-    for name, path in places.items():
-        write_bundle(path, evidence[name])
+    names = [node.name for node in plan.to_read]
+    places(folder, names)  # refuses before anything is read
+    evidence = read_nodes(plan, how, quiet, nonce)
+    kept = [evidence[name] for name in names]
+    keep(folder, kept if key is None else redacted(kept, key, folder), sign)
     if not quiet:
-        output.say(f"evidence of {counted(places)} is in {folder}\n")
-    missed = [name for name in places if evidence[name].problem is not None]
+        output.say(f"evidence of {counted(names)} is in {folder}\n")
+    missed = [name for name in names if evidence[name].problem is not None]
     if missed:
         raise RackproofError(f"no complete evidence of {counted(missed)}: {evidence[missed[0]].problem}")
     return 0
@@ -77,24 +86,11 @@ def _plan(targets: tuple[str, ...], chosen: Inputs) -> Plan:
     )
 
 
-def _read(plan: Plan, how: Reading, quiet: bool) -> dict[str, Evidence]:
+def read_nodes(plan: Plan, how: Reading, quiet: bool, nonce: str | None = None) -> dict[str, Evidence]:
+    """Evidence of the nodes of a plan, by name, with progress on stderr."""
     from rackproof.commands.progress import progress
     from rackproof.evidence.collect import collect as read
 
     names = [node.name for node in plan.to_read]
     with progress(names, quiet=quiet, verbose=how.verbose) as tell:
-        return read(plan, sudo=how.sudo, timeout_s=how.timeout_s, on_event=tell)
-
-
-def _places(folder: Path, names: list[str]) -> dict[str, Path]:
-    """A file for each node; refused before anything is read when one is already there."""
-    places: dict[str, Path] = {}
-    for name in names:
-        stem = re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".") or "node"
-        path = folder / f"{stem}.tar.gz"
-        if path in places.values():
-            path = folder / f"{stem}-{len(places)}.tar.gz"
-        if path.exists():
-            raise InputError(str(path), "is already there", "a folder without evidence of these nodes")
-        places[name] = path
-    return places
+        return read(plan, sudo=how.sudo, timeout_s=how.timeout_s, nonce=nonce, on_event=tell)

@@ -1,7 +1,9 @@
 """Evidence on disk: a directory or `.tar.gz` per node, one file per section, a manifest with the sha256 of each.
 
 A bundle may come from a stranger. Reading one never writes outside memory, never follows a link, never trusts a size,
-and a file that does not match its hash is not evidence.
+and a file that does not match its hash is not evidence. A bundle may be signed (signature.py) in one more file.
+
+Schema 2 says whether the evidence is redacted, and may be signed; schema 1, which knew neither, is read as well.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import os
 import re
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +25,24 @@ from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.sections import Section, Status
 from rackproof.evidence.stream import MAX_BYTES, parse_stream
 
-SCHEMA = 1
+SCHEMA = 2
 MANIFEST = "manifest.json"
+SIGNATURE = "manifest.json.sig"
 _NAME = re.compile(r"sections/[a-z0-9_]{1,64}\.(out|err)")
 
 
-def write_bundle(path: Path, evidence: Evidence) -> None:
+Sign = Callable[[bytes], bytes]  # manifest -> signature
+Refuse = Callable[[bytes | None, bytes | None], str | None]  # manifest, signature -> why it is not believed
+
+
+def write_bundle(path: Path, evidence: Evidence, sign: Sign | None = None) -> None:
     """Write one node's evidence; `path` ending in .tar.gz makes an archive, anything else a directory.
 
     Nothing half-written is left behind: it is made beside its place and renamed.
     """
     files = _files(evidence)
+    if sign is not None:
+        files[SIGNATURE] = sign(files[MANIFEST])
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
         raise InputError(str(path), "is already there", "a path that does not exist yet")
@@ -59,30 +68,39 @@ def write_bundle(path: Path, evidence: Evidence) -> None:
         os.replace(top, path)
 
 
-def read_bundle(path: Path) -> list[Evidence]:
-    """Evidence from a bundle (directory or archive), from a folder of bundles, or from a file of raw probe output."""
+def read_bundle(path: Path, refuse: Refuse = lambda manifest, signature: None) -> list[Evidence]:
+    """Evidence from a bundle (directory or archive), from a folder of bundles, or from a file of raw probe output.
+
+    What `refuse` gives a reason for (raw probe output has neither manifest nor signature) keeps its node's name and
+    loses everything else.
+    """
     try:
-        return _read(path)
+        return _read(path, refuse)
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error}") from None
 
 
-def _read(path: Path) -> list[Evidence]:
+def _read(path: Path, refuse: Refuse) -> list[Evidence]:
     if path.is_dir():
         if (path / MANIFEST).is_file():
-            return [_evidence(_directory(path), str(path))]
+            return [_believed(_directory(path), str(path), refuse)]
         found = [item for item in sorted(path.iterdir()) if item.is_file() or _folder(item)]  # none is passed over
         if not found:
             raise InputError(str(path), "holds no evidence", f"a bundle with {MANIFEST}, or a folder of bundles")
-        return [evidence for item in found for evidence in _read(item)]
+        return [evidence for item in found for evidence in _read(item, refuse)]
     if not path.is_file():
         raise InputError(str(path), "there is no such file", "a bundle, a folder of bundles, or probe output")
     if path.stat().st_size > MAX_BYTES:
         raise InputError(str(path), f"is {path.stat().st_size} bytes", f"at most {MAX_BYTES}")
     data = path.read_bytes()
     if data[:2] == b"\x1f\x8b":
-        return [_evidence(_archive(data, str(path)), str(path))]
-    return [parse_stream(data)]
+        return [_believed(_archive(data, str(path)), str(path), refuse)]
+    return [parse_stream(data).refused(refuse(None, None))]
+
+
+def _believed(files: Mapping[str, bytes], where: str, refuse: Refuse) -> Evidence:
+    evidence = _evidence(files, where)
+    return evidence.refused(refuse(files[MANIFEST], files.get(SIGNATURE)))
 
 
 def _folder(path: Path) -> bool:
@@ -103,6 +121,7 @@ def _files(evidence: Evidence) -> dict[str, bytes]:
         "seconds": evidence.seconds,
         "problem": evidence.problem,
         "stream_sha256": evidence.sha256,
+        "redacted": evidence.redacted,
         "sections": {
             s.name: {"status": s.status.value, "rc": s.rc, "seconds": s.seconds, "deadline_s": s.deadline_s}
             for s in evidence.sections.values()
@@ -114,7 +133,7 @@ def _files(evidence: Evidence) -> dict[str, bytes]:
 
 def _directory(path: Path) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
-    for file in (path / MANIFEST, *sorted((path / "sections").glob("*"))):
+    for file in (path / MANIFEST, path / SIGNATURE, *sorted((path / "sections").glob("*"))):
         followed = file.is_symlink() or (file.parent != path and file.parent.is_symlink())
         if file.is_file() and not followed and file.stat().st_size <= MAX_BYTES:
             files[str(file.relative_to(path))] = file.read_bytes()
@@ -138,7 +157,7 @@ def _archive(data: bytes, where: str) -> dict[str, bytes]:
                 if member.size < 0 or total > MAX_BYTES:
                     raise tarfile.TarError(f"member {member.name!r} says it has {member.size} bytes")
                 content = archive.extractfile(member) if member.isreg() else None
-                if content is not None and (member.name == MANIFEST or _NAME.fullmatch(member.name)):
+                if content is not None and (member.name in (MANIFEST, SIGNATURE) or _NAME.fullmatch(member.name)):
                     files[member.name] = content.read()
     except Exception as error:  # zlib, tarfile and what hostile headers make of them
         raise InputError(where, f"is not a readable archive: {error}", "a .tar.gz that rackproof wrote") from None
@@ -148,8 +167,7 @@ def _archive(data: bytes, where: str) -> dict[str, bytes]:
 def _evidence(files: Mapping[str, bytes], where: str) -> Evidence:
     try:
         manifest: Any = json.loads(files[MANIFEST])
-        if manifest["schema"] != SCHEMA:
-            raise InputError(where, f"has bundle schema {manifest['schema']}", str(SCHEMA))
+        manifest = _current(manifest, where)
         hashes = {str(name): str(value) for name, value in manifest["files"].items()}
         spoiled = sorted(
             name for name, value in hashes.items() if hashlib.sha256(files.get(name, b"\0missing")).hexdigest() != value
@@ -172,11 +190,21 @@ def _evidence(files: Mapping[str, bytes], where: str) -> Evidence:
             seconds=float(manifest["seconds"]),
             problem=None if problem is None else str(problem),
             sha256=str(manifest["stream_sha256"]),
+            redacted=manifest["redacted"] is True,
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(
             where, f"is not an evidence bundle: {type(error).__name__} {error}", "a bundle rackproof wrote"
         ) from None
+
+
+def _current(manifest: Any, where: str) -> Any:
+    """A manifest of any schema there has been, as one of the current schema."""
+    if manifest["schema"] == 1:
+        manifest = {**manifest, "schema": 2, "redacted": False}
+    if manifest["schema"] != SCHEMA:
+        raise InputError(where, f"has bundle schema {manifest['schema']}", f"1 to {SCHEMA}; a newer rackproof wrote it")
+    return manifest
 
 
 def _section(name: str, fields: Any, files: Mapping[str, bytes]) -> Section:

@@ -34,9 +34,9 @@ class Event:
     detail: str = ""
 
 
-def probe_program(nonce: str, sudo: bool) -> str:
-    """The probe as every door runs it."""
-    return assemble(commands(PATHS), nonce, sudo)
+def probe_program(nonce: str, sudo: bool, listed: bool = False) -> str:
+    """The probe as every door runs it; `listed` for a person who reads it before running it."""
+    return assemble(commands(PATHS), nonce, sudo, listed)
 
 
 def new_nonce() -> str:
@@ -49,14 +49,15 @@ def collect(
     *,
     sudo: bool | None = None,
     timeout_s: int = 60,
+    nonce: str | None = None,
     on_event: Callable[[Event], None] = lambda event: None,
 ) -> dict[str, Evidence]:
     """Evidence of every node to be read, by name. A node that cannot be read is there too, with its problem.
 
     `sudo`: let the probe use `sudo -n` for sections that need root; None: as each node's site says. `timeout_s` bounds
-    one node from connecting to the last byte.
+    one node from connecting to the last byte. `nonce`: the asker's, where somebody else asked; None: a new one.
     """
-    nonce = new_nonce()
+    nonce = nonce or new_nonce()
     job = {
         "timeout_s": timeout_s,
         "nodes": [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rackproof.evidence.sections import Section
 from rackproof.facts import Missing
@@ -24,7 +24,8 @@ class Evidence:
     started: str = ""  # ISO 8601, UTC, by the node's own clock
     seconds: float = 0.0
     problem: str | None = None
-    sha256: str = ""  # of the stream as it arrived
+    sha256: str = ""  # of the stream as it arrived; of the redacted sections, where it is redacted
+    redacted: bool = False  # serial numbers, addresses and names are tokens
 
     def section(self, name: str) -> Section | Missing:
         """A section by name, or why it is not there."""
@@ -38,3 +39,7 @@ class Evidence:
         if isinstance(section, Missing):
             return section
         return section.unusable(what) or section
+
+    def refused(self, reason: str | None) -> Evidence:
+        """The same node's evidence proving nothing, for this reason; unchanged where there is none."""
+        return self if reason is None else replace(self, sections={}, problem=reason)

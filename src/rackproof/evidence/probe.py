@@ -17,9 +17,10 @@ from collections.abc import Sequence
 
 from rackproof import __version__
 from rackproof.errors import InputError
+from rackproof.evidence.listing import listing
 from rackproof.evidence.sections import Command, Root
 
-FORMAT = 1
+FORMAT = 2  # 2: a POSIX cksum of each stream instead of its number of newlines
 GRACE_S = 2  # what the slowest command may overrun before the probe stops waiting for it
 
 _HEAD = """\
@@ -27,15 +28,19 @@ _HEAD = """\
 # rackproof probe {version}: reads this node once. Read-only; writes only to a temporary directory that it removes.
 # It runs {count} commands side by side, each with a deadline, and prints what they print. Nothing leaves the node
 # but this output.
-LC_ALL=C; export LC_ALL
+{listing}LC_ALL=C; export LC_ALL
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin; export PATH
 nonce={nonce}
 sudo={sudo}
 umask 077
+for tool in cksum timeout mkfifo; do
+  command -v $tool >/dev/null || {{ echo "rackproof probe: there is no $tool on this node" >&2; exit 1; }}
+done
 t=$(mktemp -d "${{TMPDIR:-/tmp}}/rackproof.XXXXXX") || exit 1
 # What still runs must not outlive this program. $! is the timer, or the job that is just being started: one that was
 # too young to hear the kill finds the directory gone, and ends.
 cleanup() {{
+  exec 2>/dev/null  # bash complains of children that ended while it was ending itself
   left=$!
   for file in "$t"/*.pid; do
     [ ! -f "$file" ] || [ -f "${{file%.pid}}.end" ] || {{ read -r pid <"$file"; left="$left $pid"; }}
@@ -91,6 +96,7 @@ lines() {{
   else sed "s/^/$1/" "$3"; echo; fi
 }}
 
+nothing='4294967295 0'  # what cksum says of an empty file
 section() {{
   echo "#@$nonce begin $1"
   if [ -f "$t/$1.end" ]; then read -r status rc <"$t/$1.end"; else status=deadline rc=; fi
@@ -104,12 +110,12 @@ section() {{
   if [ -f "$t/$1.finish" ]; then read -r finish <"$t/$1.finish"
   elif [ "$status" = deadline ]; then finish=$(clock); fi
   read -r deadline <"$t/$1.deadline"
-  size='0 0' esize='0 0'  # newlines and bytes: together they say whether the last line ended
-  [ ! -f "$t/$1.out" ] || size=$(wc -lc <"$t/$1.out")
-  [ ! -f "$t/$1.err" ] || esize=$(wc -lc <"$t/$1.err")
+  size="$nothing" esize="$nothing"  # POSIX cksum and bytes, counted here, so that a changed copy shows
+  [ ! -s "$t/$1.out" ] || size=$(cksum <"$t/$1.out")
+  [ ! -s "$t/$1.err" ] || esize=$(cksum <"$t/$1.err")
   set -- "$1" $size $esize
-  echo "#@$nonce end $1 status=$status rc=$rc begin=$begin finish=$finish stdout=$3 stdout_lines=$2 stderr=$5 \
-stderr_lines=$4 deadline=$deadline"
+  echo "#@$nonce end $1 status=$status rc=$rc begin=$begin finish=$finish stdout=$3 stdout_cksum=$2 stderr=$5 \
+stderr_cksum=$4 deadline=$deadline"
 }}
 
 uid=$(id -u)
@@ -136,16 +142,20 @@ echo "#@$nonce done begin=$start finish=$(clock) sections={count}"
 """
 
 
-def assemble(commands: Sequence[Command], nonce: str, sudo: bool = False) -> str:
-    """The probe program as text. `nonce` is echoed in every frame; 8 to 64 characters of A-Z a-z 0-9 and `-`."""
+def assemble(commands: Sequence[Command], nonce: str, sudo: bool = False, listed: bool = False) -> str:
+    """The probe program as text. `nonce` is echoed in every frame; 8 to 64 characters of A-Z a-z 0-9 and `-`.
+
+    `listed`: with every command in a comment at the top, for people who are asked to run what somebody sent them.
+    """
     if not re.fullmatch(r"[A-Za-z0-9-]{8,64}", nonce):
         raise InputError("--nonce", f"{nonce!r} cannot be used", "8 to 64 characters of A-Z a-z 0-9 -")
     names = [command.name for command in commands]
     if len(set(names)) != len(names):
         raise ValueError("two commands of the probe have the same name")
     head = _HEAD.format(
-        version=__version__, count=len(commands), nonce=nonce, sudo=int(sudo), format=FORMAT
-    )
+        version=__version__, count=len(commands), nonce=nonce, sudo=int(sudo), format=FORMAT,
+        listing=listing(commands) if listed else "",
+    )  # fmt: skip
     wait = max((command.deadline_s for command in commands), default=0) + GRACE_S
     tail = _TAIL.format(wait=wait, count=len(commands), names=" ".join(names))
     return head + "".join(_job(command) for command in commands) + tail

@@ -10,21 +10,40 @@ from collections.abc import Callable
 
 from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.tools import (
+    amd,
+    amd_smi,
     cdi,
     container,
+    cpu,
+    engines,
+    fabric_manager,
     gpu_holders,
     host,
     imex,
+    kernel_events,
     kernel_log,
+    kernels,
+    lspci,
     modprobe,
+    network,
     nvidia_driver,
     nvidia_nvlink,
     nvidia_smi,
     nvidia_topo,
+    package_policy,
     packages,
+    pci,
+    rdma,
+    rocm_smi,
+    storage,
+    system,
     systemd,
+    time_sync,
 )
 from rackproof.facts import DriverFacts, Fact, HostFacts, Missing, NodeFacts, NvlinkFacts, RuntimeFacts, T
+from rackproof.facts_amd import AmdFacts, join, join_by_address
+from rackproof.facts_pci import PciFacts
+from rackproof.facts_system import SystemFacts
 
 
 def read_facts(evidence: Evidence) -> NodeFacts:
@@ -40,9 +59,17 @@ def read_facts(evidence: Evidence) -> NodeFacts:
             imex_nodes=_read(imex.nodes, evidence),
             imex_domain=_read(imex.domain, evidence),
             imex_channels=_read(imex.channels, evidence),
+            imex_config=_read(imex.config, evidence),
+            p2p=_read(nvidia_topo.p2p, evidence),
+            errors=_read(nvidia_nvlink.errors, evidence),
         ),
         kernel_log=_read(kernel_log.kernel_log, evidence),
         runtime=_runtime(evidence),
+        system=_system(evidence),
+        rdma=_read(rdma.rdma, evidence),
+        network=_read(network.network, evidence),
+        pci=_pci(evidence),
+        amd=_amd(evidence),
         evidence=_whole(evidence),
     )
 
@@ -103,6 +130,25 @@ def _driver(evidence: Evidence) -> DriverFacts:
     )
 
 
+def _system(evidence: Evidence) -> SystemFacts:
+    return SystemFacts(
+        kernel=_read(system.kernel_state, evidence),
+        gpudirect=_read(system.gpudirect, evidence),
+        cpu=_read(cpu.cpu, evidence),
+        filesystems=_read(storage.filesystems, evidence),
+        disks=_read(storage.disks, evidence),
+        clock=_read(time_sync.clock, evidence),
+        kernels=_read(kernels.kernels, evidence),
+        kernel_events=_read(kernel_events.events, evidence),
+        apt=_read(package_policy.apt, evidence),
+        candidates=_read(package_policy.candidates, evidence),
+        held=_read(packages.held, evidence),
+        versionlocks=_read(package_policy.versionlocks, evidence),
+        engines=_read(engines.engines, evidence),
+        fabric_manager=_read(fabric_manager.fabric_manager, evidence),
+    )
+
+
 def _runtime(evidence: Evidence) -> RuntimeFacts:
     return RuntimeFacts(
         engine=_read(container.engine, evidence),
@@ -114,4 +160,30 @@ def _runtime(evidence: Evidence) -> RuntimeFacts:
         toolkit_version=_read(container.toolkit_version, evidence),
         cdi_specs=_read(cdi.cdi_specs, evidence),
         images=_read(container.images, evidence),
+    )
+
+
+def _pci(evidence: Evidence) -> PciFacts:
+    return PciFacts(
+        devices=_read(pci.devices, evidence),
+        acs=_read(lspci.bridge_acs, evidence),
+        max_read_request_bytes=_read(lspci.max_read_requests, evidence),
+    )
+
+
+def _amd(evidence: Evidence) -> AmdFacts:
+    """Every source of AMD GPUs joined: amd-smi's subcommands by index, the rest by PCI address."""
+    driver = _read(amd.driver, evidence)
+    by_amd_smi = join(
+        _read(amd_smi.static, evidence),
+        _read(amd_smi.metric, evidence),
+        _read(amd_smi.process, evidence),
+        _read(amd_smi.bad_pages, evidence),
+        _read(amd_smi.firmware, evidence),
+    )
+    by_driver = driver if isinstance(driver, Missing) else driver.gpus
+    return AmdFacts(
+        driver=driver,
+        gpus=join_by_address(by_amd_smi, _read(rocm_smi.cards, evidence), by_driver),
+        ras=_read(amd.ras, evidence),
     )

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterator
 
+from rackproof.evidence.cksum import cksum
 from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.probe import FORMAT
 from rackproof.evidence.sections import Section, Status
@@ -95,11 +96,11 @@ class _Reader:
         if name != self._open or name in self.sections:
             self._faults.append(f"section {name!r} is out of place in the probe output")
             return
-        stdout = _content(self._lines, b"|", b"~", _count(fields.get("stdout")), _count(fields.get("stdout_lines")))
-        stderr = _content(self._lines, b"!", b"^", _count(fields.get("stderr")), _count(fields.get("stderr_lines")))
+        stdout = _content(self._lines, b"|", b"~", _count(fields.get("stdout")), _count(fields.get("stdout_cksum")))
+        stderr = _content(self._lines, b"!", b"^", _count(fields.get("stderr")), _count(fields.get("stderr_cksum")))
         status = {s.value: s for s in Status}.get(fields.get("status", ""))
         if stdout is None or stderr is None or status is None:
-            self._faults.append(f"section {name!r} does not have the length it says: the probe output was changed")
+            self._faults.append(f"section {name!r} does not match its checksum: the probe output was changed")
             return
         rc = fields.get("rc", "")
         self.sections[name] = Section(
@@ -117,7 +118,7 @@ class _Reader:
         if not self.nonce:
             return "this is not the output of a rackproof probe: it has no header line"
         if self.header.get("format") != str(FORMAT):
-            return f"the probe output has format {self.header.get('format')!r}; this version reads {FORMAT}"
+            return _other_format(self.header.get("format"))
         if nonce is not None and nonce != self.nonce:
             return f"the probe output carries nonce {self.nonce}, asked was {nonce}: it answers another request"
         if self._faults:
@@ -127,6 +128,15 @@ class _Reader:
         if self._done.get("sections") != str(len(self.sections)):
             return f"the probe output says {self._done.get('sections')} sections and holds {len(self.sections)}"
         return None
+
+
+def _other_format(found: str | None) -> str:
+    if found == "1":  # its sections carry no checksum, so nothing would vouch for what it says
+        return (
+            f"the probe output has format 1, of an older rackproof; this version reads {FORMAT}: "
+            "make a new probe with `rackproof probe` and run that"
+        )
+    return f"the probe output has format {found!r}; this version reads {FORMAT}"
 
 
 def _fields(text: str) -> dict[str, str]:
@@ -142,21 +152,19 @@ def _number(text: str | None) -> float:
 
 
 def _count(text: str | None) -> int:
-    """A size or an exit code; -1, which no content has, for what is not one."""
-    return int(text) if text and re.fullmatch(r"[0-9]{1,9}", text) else -1
+    """A size or a checksum; -1, which no content has, for what is not one."""
+    return int(text) if text and re.fullmatch(r"[0-9]{1,10}", text) else -1
 
 
-def _content(
-    lines: dict[bytes, list[bytes]], plain: bytes, escaped: bytes, size: int, newlines: int
-) -> bytes | None:
-    """The bytes a command wrote; None when bytes or newlines are not as many as the probe counted on the node."""
+def _content(lines: dict[bytes, list[bytes]], plain: bytes, escaped: bytes, size: int, checksum: int) -> bytes | None:
+    """The bytes a command wrote; None when they are not what the probe counted and summed up on the node."""
     if escaped in lines:
         data = b"".join(_unescape(lines[escaped]))
     else:
         data = b"".join(line + b"\n" for line in lines.get(plain, []))
-    if data.count(b"\n") == newlines + 1:
+    if len(data) == size + 1:
         data = data[:-1]  # the last line had no newline of its own
-    return data if (len(data), data.count(b"\n")) == (size, newlines) else None
+    return data if len(data) == size and cksum(data) == checksum else None
 
 
 def _unescape(lines: list[bytes]) -> Iterator[bytes]:

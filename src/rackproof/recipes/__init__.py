@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from rackproof import yamlfile
 from rackproof.errors import InputError
+from rackproof.recipes import footprint
+from rackproof.recipes.footprint import Footprint
 from rackproof.sourced import SOURCES, Cell, Cells, cell
 
 FOLDER = Path(__file__).parent
@@ -16,25 +19,43 @@ TIERS = ("official", "vendor", "derived", "rejected")
 
 _DIGEST = {"type": "string", "pattern": r"^sha256:[0-9a-f]{64}\Z", "description": "sha256: and 64 hex digits"}
 _DIGEST_OR_NONE = {**_DIGEST, "type": ["string", "null"]}
+_COUNT = {"type": "integer", "minimum": 1}
+_POOL: dict[str, Any] = {
+    "nodes": _COUNT,
+    "tp": _COUNT,
+    "pp": _COUNT,
+    "dp": _COUNT,
+    "dp_local": _COUNT,
+    "ep": {"type": "boolean"},
+    "moe": {"enum": ["deep_gemm_mega_moe", "flashinfer_trtllm", "marlin"]},
+    "all2all": {"enum": ["flashinfer_nvlink_one_sided", "deepep_v2"]},
+}
 _LAYOUT: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
     "required": ["id", "hardware", "strategy", "nodes", "fabric", "tier", "src"],
     "properties": {
+        **_POOL,
         "id": {"type": "string", "pattern": "^[a-z0-9-]+$"},
         "hardware": {"type": "string"},
         "strategy": {"type": "string"},
-        "nodes": {"type": "integer", "minimum": 1},
-        "tp": {"type": "integer", "minimum": 1},
-        "pp": {"type": "integer", "minimum": 1},
-        "dp": {"type": "integer", "minimum": 1},
-        "ep": {"type": "boolean"},
+        "roles": {
+            "type": "object",
+            "minProperties": 2,
+            "additionalProperties": {
+                "type": "object", "additionalProperties": False, "required": ["nodes"], "properties": _POOL
+            },
+        },
         "fabric": {"enum": ["node", "mnnvl", "rdma"]},
+        "upstream": {"enum": ["recommended", "rendered", "unsupported", "absent"]},
         "tier": {"enum": list(TIERS)},
         "why": {"type": "string"},
-        "src": {"type": "array", "items": {"type": "string"}},
+        "warn": {"type": "string"},
+        "src": {"type": "array", "items": {"type": "string"}, "minItems": 1},
     },
-}
+    "if": {"properties": {"tier": {"const": "rejected"}}, "required": ["tier"]},
+    "then": {"required": ["why"]},
+}  # fmt: skip
 _IMAGE: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
@@ -67,7 +88,9 @@ _MODEL = {"repo": "string", "revision": "string", "bytes": "integer", "shards": 
 _SCHEMA: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
-    "required": ["schema", "id", "title", "provenance", "sources", "model", "tiers", "host", "images", "layouts"],
+    "required": [
+        "schema", "id", "title", "provenance", "sources", "model", "footprint", "tiers", "host", "images", "layouts",
+    ],
     "properties": {
         "schema": {"const": 1},
         "id": {"type": "string"},
@@ -85,6 +108,7 @@ _SCHEMA: dict[str, Any] = {
             "required": list(_MODEL),
             "properties": {key: cell(kind) for key, kind in _MODEL.items()},
         },
+        "footprint": footprint.SCHEMA,
         "host": {
             "type": "object",
             "additionalProperties": False,
@@ -98,6 +122,31 @@ _SCHEMA: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
+class Pool:
+    """GPUs that hold one copy of the weights. A layout has one, or one for each role (prefill, decode)."""
+
+    name: str  # "" where there is only one
+    nodes: int
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    dp_local: int | None = None  # data-parallel ranks on one node
+    ep: bool = False
+    moe: str | None = None  # MoE back end; None: the engine's own choice
+    all2all: str | None = None  # of expert parallelism, by what carries it
+
+    @property
+    def gpus(self) -> int:
+        return self.tp * self.pp * self.dp
+
+    @property
+    def shape(self) -> str:
+        """"TP8", "TP4 DP4", "DP16 EP": as people write it."""
+        sizes = [f"{word}{size}" for word, size in (("TP", self.tp), ("PP", self.pp), ("DP", self.dp)) if size > 1]
+        return " ".join([*(sizes or ["TP1"]), *(["EP"] if self.ep else [])])
+
+
+@dataclass(frozen=True)
 class Layout:
     """One named way to run the recipe. `nodes` is the size of a deployment unit."""
 
@@ -108,11 +157,23 @@ class Layout:
     fabric: str  # node | mnnvl | rdma: what carries traffic between the GPUs of a unit
     tier: str
     source: str
-    why: str = ""
+    why: str = ""  # of a rejected one
+    warn: str = ""
+    upstream: str = "absent"  # what the recipe site makes of it: recommended | rendered | unsupported | absent
     tp: int = 1
     pp: int = 1
     dp: int = 1
+    dp_local: int | None = None
     ep: bool = False
+    moe: str | None = None
+    all2all: str | None = None
+    roles: tuple[Pool, ...] = ()
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """Its roles, or itself as the one pool it is."""
+        own = Pool("", self.nodes, self.tp, self.pp, self.dp, self.dp_local, self.ep, self.moe, self.all2all)
+        return self.roles or (own,)
 
 
 @dataclass(frozen=True)
@@ -137,8 +198,10 @@ class Recipe:
     id: str
     title: str
     commit: str
+    tiers: Mapping[str, str]  # what each tier means
     host: Mapping[str, Cell[Any]]
     model: Mapping[str, Cell[Any]]
+    footprint: Footprint
     images: Mapping[str, Image]
     layouts: Mapping[str, Layout]
 
@@ -159,36 +222,57 @@ class Recipe:
         return self.images[image_id]
 
 
+def known_ids(folder: Path = FOLDER) -> list[str]:
+    """Ids of the recipes there are. `ID_settings.yaml` beside one holds how its engine is started."""
+    return sorted(path.stem for path in folder.glob("*.yaml") if not path.stem.endswith(("_settings", "_snapshot")))
+
+
 def load(recipe_id: str = "kimi_k3", where: str = "recipe", folder: Path = FOLDER) -> Recipe:
     """A recipe by id; raises InputError naming those there are, or the line that is wrong."""
-    known = sorted(path.stem for path in folder.glob("*.yaml"))
-    if recipe_id not in known:
-        raise InputError(where, f"no recipe {recipe_id!r}", known)
-    file = yamlfile.load(folder / f"{recipe_id}.yaml", _SCHEMA)
-    cells = Cells(file, f"recipes/{recipe_id}.yaml")
+    if recipe_id not in known_ids(folder):
+        raise InputError(where, f"no recipe {recipe_id!r}", known_ids(folder))
+    path = folder / f"{recipe_id}.yaml"
+    return _read(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=16)
+def _read(path: Path, _changed: int) -> Recipe:
+    """A recipe from its file, once for each state of the file: a fleet asks for the same one a thousand times."""
+    file = yamlfile.load(path, _SCHEMA)
+    cells = Cells(file, f"recipes/{path.name}")
     data = file.data
     for kind in ("images", "layouts"):
         ids = [item["id"] for item in data[kind]]
         twice = sorted({name for name in ids if ids.count(name) > 1})
         if twice:
             raise InputError(file.where(kind), f"{kind} {', '.join(twice)} stand there twice", "each id once")
-    images = {
-        item["id"]: Image(**_without(item, "src"), source=cells.source(item["src"], "images", i))
-        for i, item in enumerate(data["images"])
-    }
-    layouts = {
-        item["id"]: Layout(**_without(item, "src"), source=cells.source(item["src"], "layouts", i))
-        for i, item in enumerate(data["layouts"])
-    }
     return Recipe(
         id=data["id"],
         title=data["title"],
         commit=data["provenance"]["upstream_commit"],
+        tiers=data["tiers"],
         host={key: cells.get("host", key) for key in _HOST},
         model={key: cells.get("model", key) for key in _MODEL},
-        images=images,
-        layouts=layouts,
+        footprint=footprint.read(cells, data["footprint"]),
+        images={
+            item["id"]: Image(**_without(item, "src"), source=cells.source(item["src"], "images", number))
+            for number, item in enumerate(data["images"])
+        },
+        layouts={item["id"]: _layout(file, cells, number) for number, item in enumerate(data["layouts"])},
     )
+
+
+def _layout(file: yamlfile.YamlFile, cells: Cells, number: int) -> Layout:
+    item = file.data["layouts"][number]
+    roles = tuple(Pool(name=name, **fields) for name, fields in item.get("roles", {}).items())
+    if roles and sum(role.nodes for role in roles) != item["nodes"]:
+        raise InputError(
+            file.where("layouts", number, "roles"),
+            f"the roles of {item['id']} take {sum(role.nodes for role in roles)} nodes",
+            f"{item['nodes']}, as the layout says",
+        )
+    source = cells.source(item["src"], "layouts", number)
+    return Layout(**{**_without(item, "src"), "roles": roles}, source=source)
 
 
 def _without(item: Mapping[str, Any], key: str) -> dict[str, Any]:

@@ -13,11 +13,13 @@ from pathlib import Path
 
 from rackproof import site as sites
 from rackproof.baseline import Baseline, resolve
+from rackproof.evidence.cksum import cksum
 from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.probe import assemble
 from rackproof.evidence.sections import Command, Section, Status
 from rackproof.site import Site
 
+EMPTY = 4294967295  # what cksum(1) says of an empty file
 NONCE = "nonce-0123456789"
 SHELLS = [
     [path, *rest]
@@ -72,7 +74,7 @@ def wait_until(holds: object, what: str) -> None:
         time.sleep(0.01)
 
 
-def stream(*sections: tuple[str, str], nonce: str = NONCE, count: int | None = None, format_: str = "1") -> bytes:
+def stream(*sections: tuple[str, str], nonce: str = NONCE, count: int | None = None, format_: str = "2") -> bytes:
     """A probe's output as a probe writes it; contents are lines of printable text."""
     lines = [f"#@{nonce} probe format={format_} version=0.1 node=tray01 uid=0 sudo= started=2026-01-01T00:00:00Z"]
     for name, text in sections:
@@ -81,7 +83,7 @@ def stream(*sections: tuple[str, str], nonce: str = NONCE, count: int | None = N
         size = len(text.encode())
         lines.append(
             f"#@{nonce} end {name} status=ran rc=0 begin=10.00 finish=10.50 stdout={size} "
-            f"stdout_lines={text.count(chr(10))} stderr=0 stderr_lines=0 deadline=10"
+            f"stdout_cksum={cksum(text.encode())} stderr=0 stderr_cksum={EMPTY} deadline=10"
         )
     lines.append(f"#@{nonce} done begin=10.00 finish=11.25 sections={len(sections) if count is None else count}")
     return "".join(f"{line}\n" for line in lines).encode()

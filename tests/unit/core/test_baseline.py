@@ -66,7 +66,16 @@ def test_sources_are_exact(site_folder: Rack) -> None:
     assert (stranger.source("hardware"), stranger.source("driver.version")) == ("--hardware", "the site pins none")
 
 
-@pytest.mark.parametrize("hardware_id", hardware.known_ids())
+SUPPORTED = ("b200", "b300", "gb200", "gb300", "h200")
+
+
+@pytest.mark.parametrize("hardware_id", sorted(set(hardware.known_ids()) - set(SUPPORTED)))
+def test_a_product_without_a_baseline_is_refused_with_the_reason(hardware_id: str) -> None:
+    with pytest.raises(InputError, match=r"not part of this version|no layout for it that works"):
+        baseline(hardware_id)
+
+
+@pytest.mark.parametrize("hardware_id", SUPPORTED)
 def test_the_shipped_defaults_resolve_for_each_product(hardware_id: str) -> None:
     resolved = baseline(hardware_id)
     assert (resolved.hardware, resolved.layout.hardware, resolved.layout.tier) == (hardware_id, hardware_id, "official")
@@ -92,7 +101,7 @@ def test_values_of_an_hgx_node(site_folder: Rack) -> None:
     resolved = variants(site_folder)["hgx"]
     assert (resolved.nvlink.kind, resolved.nvlink.across_nodes, resolved.driver.parameters) == ("hgx", False, ())
     assert resolved.image.platform == recipes.load().images["v028"].amd64
-    over_rdma = baseline("b300", "b300-tp8pp2")
+    over_rdma = baseline("b200", "b200-tp8pp2")
     assert (over_rdma.layout.nodes, over_rdma.nvlink.across_nodes) == (2, False)
 
 
@@ -152,7 +161,8 @@ CONTRADICTIONS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"layout_id": "b300-tp8"}, "--layout: layout b300-tp8 is for b300, not gb300\n  accepted: gb300-dep16"),
     ({"layout": "b300-tp8"}, {}, "over: layout b300-tp8 is for b300, not gb300"),
     ({}, {"layout_id": "gb300-tp9"}, "--layout: no layout 'gb300-tp9'"),
-    ({}, {"hardware_id": "gb200"}, "--hardware: no hardware profile 'gb200'"),
+    ({}, {"hardware_id": "gb100"}, "--hardware: no hardware profile 'gb100'"),
+    ({}, {"layout_id": "gb300-tp4pp4"}, "--layout: layout gb300-tp4pp4 is derived"),
     ({"recipe": "kimi"}, {}, "over: no recipe 'kimi'"),
     ({"driver": {"version": "580.65.06"}}, {}, "over: driver.version is 580.65.06\n  accepted: >= 580.82.07 on gb300"),
     ({"driver": {"version": "575.57.08"}}, {}, "over: driver.version is 575.57.08"),

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -165,3 +166,21 @@ def test_nothing_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(bundle, "MAX_BYTES", 10)
     with pytest.raises(InputError, match=r"is 11 bytes\n  accepted: at most 10"):
         read_bundle(tmp_path / "big")
+
+
+def test_schema_1_is_read(tmp_path: Path) -> None:
+    """Bundles of rackproof before signatures and redaction."""
+    write_bundle(tmp_path / "b", FULL)
+    manifest = json.loads((tmp_path / "b" / MANIFEST).read_bytes())
+    assert manifest["schema"] == 2
+    del manifest["redacted"]
+    (tmp_path / "b" / MANIFEST).write_text(json.dumps({**manifest, "schema": 1}))
+    assert read_bundle(tmp_path / "b") == [FULL]
+    (tmp_path / "b" / MANIFEST).write_text(json.dumps({**manifest, "schema": 3}))
+    with pytest.raises(InputError, match="has bundle schema 3\n  accepted: 1 to 2; a newer rackproof wrote it"):
+        read_bundle(tmp_path / "b")
+
+
+def test_redacted_is_kept(path: Path) -> None:
+    write_bundle(path, replace(FULL, redacted=True))
+    assert read_bundle(path) == [replace(FULL, redacted=True)]

@@ -202,10 +202,10 @@ def test_a_manifest_of_wrong_types(read: Read, key: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"[]", b"null", b"{}", b"{", b"\xff", b"[" * 100_000, b'{"schema": 2}', b'{"schema": ' + b"9" * 5000 + b"}"]
+    "text", [b"", b"[]", b"null", b"{}", b"{", b"\xff", b"[" * 100_000, b'{"schema": 3}', b'{"schema": ' + b"9" * 5000 + b"}"]
 )
 def test_a_manifest_that_is_none(tmp_path: Path, text: bytes) -> None:
     write_bundle(tmp_path / "b", GOOD)
     (tmp_path / "b" / MANIFEST).write_bytes(text)
-    with pytest.raises(InputError, match=r"is not an evidence bundle|has bundle schema 2"):
+    with pytest.raises(InputError, match=r"is not an evidence bundle|has bundle schema 3"):
         read_bundle(tmp_path / "b")

@@ -98,7 +98,7 @@ def test_choices_that_contradict(site_folder: Rack, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="command line: an inventory already says its hardware, layout and site"):
             load_targets([path], **choice)  # type: ignore[arg-type]
     for choice, message in (
-        ({"hardware": "gb200"}, "--hardware: no hardware profile 'gb200'"),
+        ({"hardware": "gb100"}, "--hardware: no hardware profile 'gb100'"),
         ({"hardware": "b300", "layout": "gb300-tp8"}, "--layout: layout gb300-tp8 is for gb300, not b300"),
         ({"site_file": tmp_path / "none.yaml"}, f"{tmp_path}/none.yaml: there is no such file"),
     ):

@@ -37,7 +37,7 @@ def smi(*products: str) -> bytes:
 
 def node(name: str, *products: str, pci: str = "0x31c2") -> Evidence:
     ids = f"= 0008:06:00.0\n|{pci} 0x10de 0x1234\n= devices\n|30\n.\n".encode()
-    return evidence(name, nvidia_smi_xml=smi(*products), pci_gpus=ids)
+    return evidence(name, nvidia_smi_xml=smi(*products), pci=ids)
 
 
 def plan(*names: str, hardware: str | None = None, layout: str | None = None) -> Plan:
@@ -115,8 +115,10 @@ def test_the_plan_s_name_counts_not_the_node_s() -> None:
         (["NVIDIA GB300"] * 4, "gb300"),
         (["NVIDIA B300 SXM6 AC"] * 8, "b300"),
         (["NVIDIA GB300"], "gb300"),  # too few is the checks' to say
-        (["NVIDIA GB200"] * 4, None),
-        (["NVIDIA B200"] * 8, None),
+        (["NVIDIA GB200"] * 4, "gb200"),
+        (["NVIDIA B200"] * 8, "b200"),
+        (["NVIDIA H200 NVL"] * 8, None),
+        (["NVIDIA H100 80GB HBM3"] * 8, None),  # known, and no layout for it works
         (["NVIDIA B300"] * 8, None),
         (["NVIDIA GB300 "], "gb300"),  # as parsed: outer blanks are no part of a name
         (["nvidia gb300"], None),
@@ -134,11 +136,11 @@ def test_detection_is_by_exact_name(products: list[str], hardware: str | None) -
 
 
 def test_an_unknown_product_prints_its_ids() -> None:
-    result = judge_all(plan("a"), {"a": node("a", *["NVIDIA GB200"] * 4, pci="0x2941")})
+    result = judge_all(plan("a"), {"a": node("a", *["NVIDIA GB100"] * 4, pci="0x2940")})
     outcome = only(result.nodes[0].outcomes)
     assert (outcome.requirement.id, outcome.status) == ("host.hardware", Status.UNKNOWN)
     known = ", ".join(profiles.known_ids())
-    assert outcome.reason == f"no hardware profile for NVIDIA GB200, PCI ids 10de:2941; known: {known}"
+    assert outcome.reason == f"no hardware profile for NVIDIA GB100, PCI ids 10de:2940; known: {known}"
     assert result.nodes[0].evidence_sha256 == SHA
     assert (result.verdict, result.fleet) == (Verdict.UNDETERMINED, ())
 

@@ -53,25 +53,26 @@ def test_shipped_layouts_name_shipped_hardware_and_fit_it() -> None:
     recipe = recipes.load()
     for layout in recipe.layouts.values():
         gpus = layout.nodes * hardware.load(layout.hardware).gpus_per_node.value
-        assert gpus == layout.tp * layout.pp * layout.dp, layout.id
+        assert gpus == sum(pool.gpus for pool in layout.pools), layout.id
         assert (layout.fabric == "node") == (layout.nodes == 1), layout.id
 
 
 def test_detection_is_by_the_whole_name() -> None:
     assert hardware.detect("NVIDIA GB300") == "gb300"
-    for product in ("NVIDIA GB200", "GB300", "nvidia gb300", "NVIDIA GB300 ", "NVIDIA B300", "NVIDIA GB3001", ""):
+    assert hardware.detect("NVIDIA GB200") == "gb200"
+    for product in ("NVIDIA H200 NVL", "GB300", "nvidia gb300", "NVIDIA GB300 ", "NVIDIA B300", "NVIDIA GB3001", ""):
         assert hardware.detect(product) is None
 
 
 def test_unknown_ids_name_those_there_are() -> None:
     known = ", ".join(hardware.known_ids())
-    with pytest.raises(InputError, match=f"x.yaml:3: no hardware profile 'gb200'\n  accepted: {known}"):
-        hardware.load("gb200", "x.yaml:3")
+    with pytest.raises(InputError, match=f"x.yaml:3: no hardware profile 'gb100'\n  accepted: {known}"):
+        hardware.load("gb100", "x.yaml:3")
     with pytest.raises(InputError, match=r"no hardware profile '../gb300'"):
         hardware.load("../gb300")
     with pytest.raises(InputError, match=r"x.yaml:1: no recipe 'kimi'\n  accepted: kimi_k3"):
         recipes.load("kimi", "x.yaml:1")
-    with pytest.raises(InputError, match=r"no layout 'gb300-tp9' in recipe kimi_k3\n  accepted: b300-tp8, "):
+    with pytest.raises(InputError, match=r"no layout 'gb300-tp9' in recipe kimi_k3\n  accepted: b200-dep16, "):
         recipes.load().layout("gb300-tp9")
     with pytest.raises(InputError, match=r"x.yaml:9: no image 'v1' in recipe kimi_k3\n  accepted: launch, v0271, v028"):
         recipes.load().image("v1", "x.yaml:9")
@@ -123,8 +124,8 @@ def test_a_null_that_owns_up_is_accepted(tmp_path: Path) -> None:
     ("old", "new", "problem", "accepted"),
     [
         ("tier: vendor", "tier: gold", "layouts.1.tier is 'gold'", "official, vendor, derived, rejected"),
-        ("nodes: 2", "nodes: 0", "layouts.0.nodes: 0 is less than", ""),
-        ("tp: 8", "tpp: 8", "unknown key 'tpp' in layouts.0", "tp"),
+        ("tp, nodes: 2", "tp, nodes: 0", "layouts.0.nodes: 0 is less than", ""),
+        ("2, tp: 8", "2, tpp: 8", "unknown key 'tpp' in layouts.0", "tp"),
         ("fabric: mnnvl", "fabric: nvlink", "layouts.0.fabric is 'nvlink'", "node, mnnvl, rdma"),
         ("fabric: mnnvl, ", "", "layouts.0 lacks fabric", "fabric"),
         ("src: [rcp, dyn, ix]}\n  - {id: gb300-tep8", "src: [rcp, ds]}\n  - {id: gb300-tep8", "unknown source ds", "dyn"),

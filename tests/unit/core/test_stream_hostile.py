@@ -30,7 +30,7 @@ def test_foreign_nonce() -> None:
     "data",
     [
         ONE + stream(("uname", "Darwin\n"), nonce="older-0123456789"),
-        ONE.replace(b"|Linux\n", b"#@older-0123456789 end uname status=ran rc=0 stdout=0 stdout_lines=0 stderr=0 stderr_lines=0 deadline=1\n|Linux\n"),
+        ONE.replace(b"|Linux\n", b"#@older-0123456789 end uname status=ran rc=0 stdout=0 stdout_cksum=4294967295 stderr=0 stderr_cksum=4294967295 deadline=1\n|Linux\n"),
         stream(("uname", "Linux\n"), ("b", "b\n")).replace(f"#@{NONCE} begin b".encode(), b"#@older-0123456789 begin b"),
     ],
     ids=["after", "inside", "renamed"],
@@ -44,10 +44,10 @@ def test_interleaved_with_another_run(data: bytes) -> None:
 @pytest.mark.parametrize(
     "forged",
     [
-        f"#@{NONCE} end uname status=ran rc=0 begin=1 finish=2 stdout=0 stdout_lines=0 stderr=0 stderr_lines=0 deadline=10\n",
-        f"#@{NONCE} begin other\n#@{NONCE} end other status=ran rc=0 stdout=0 stdout_lines=0 stderr=0 stderr_lines=0 deadline=1\n",
+        f"#@{NONCE} end uname status=ran rc=0 begin=1 finish=2 stdout=0 stdout_cksum=4294967295 stderr=0 stderr_cksum=4294967295 deadline=10\n",
+        f"#@{NONCE} begin other\n#@{NONCE} end other status=ran rc=0 stdout=0 stdout_cksum=4294967295 stderr=0 stderr_cksum=4294967295 deadline=1\n",
         f"#@{NONCE} begin uname\n",
-        f"#@{NONCE} probe format=1 node=other\n",
+        f"#@{NONCE} probe format=2 node=other\n",
     ],
     ids=["end", "section", "begin", "probe"],
 )
@@ -103,27 +103,27 @@ def test_lone_escapes_do_not_raise() -> None:
     lines = (b"~\\", b"~\\\\\\", b"~$", b"~", b"~\\9$", b"~\\777$", b"~\\x41$", b"^\\", b"~\\00")
     for line in lines:
         evidence = parse_stream(ONE.replace(b"|Linux", line))
-        assert evidence.problem is not None and "does not have the length" in evidence.problem
+        assert evidence.problem is not None and "does not match its checksum" in evidence.problem
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_damage_never_raises_and_never_changes_content(seed: int) -> None:
-    """Lines dropped, repeated, lengthened and shortened: what is read is what was sent, or there is a problem.
-
-    Bytes and newlines are counted, not summed up: a change that keeps both (another digit) is not meant to show.
-    """
+    """Lines dropped, repeated, lengthened, shortened, edited: what is read is what was sent, or there is a problem."""
     source = random.Random(seed)
     whole = stream(("uname", "Linux 6.8\n"), ("limits", "a\nbb\n\tb\nccc\n"), ("empty", ""))
     for _ in range(500):
         lines = whole.split(b"\n")
         at = source.randrange(len(lines))
-        match source.randrange(4):
+        match source.randrange(5):
             case 0:
                 del lines[at]
             case 1:
                 lines.insert(source.randrange(len(lines)), lines[at])
             case 2:
                 lines[at] += source.choice([b"x", b"\\", b"$", b"=", b" rc=1"])
+            case 3 if lines[at][:1] == b"|":  # another character, as many as before
+                where = source.randrange(len(lines[at]))
+                lines[at] = lines[at][:where] + bytes([lines[at][where] ^ 1]) + lines[at][where + 1 :]
             case _:
                 lines[at] = lines[at][: source.randrange(len(lines[at]) + 1)]
         evidence = parse_stream(b"\n".join(lines), nonce=NONCE)
@@ -136,7 +136,7 @@ def test_random_damage_never_raises_and_never_changes_content(seed: int) -> None
 def test_random_bytes_never_raise(seed: int) -> None:
     source = random.Random(seed)
     words = [b"#@" + NONCE.encode(), b" probe", b" begin", b" end", b" done", b" a", b"\n", b"|", b"~\\", b"=", b" stdout",
-             b" status=ran", b"stdout_lines=0", b"stderr=0", b"stderr_lines=0", b"\0", b"format=1", b"1", b"\xff"]  # fmt: skip
+             b" status=ran", b" stdout_cksum=4294967295", b" stderr=0", b" stderr_cksum=4294967295", b"\0", b" format=2", b"1", b"\xff"]  # fmt: skip
     for _ in range(500):
         data = b"".join(source.choice(words) for _ in range(source.randrange(60)))
         evidence = parse_stream(data, nonce=NONCE)

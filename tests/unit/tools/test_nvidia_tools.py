@@ -176,9 +176,9 @@ def test_library() -> None:
 
 
 def test_pci() -> None:
-    assert nvidia_driver.pci_gpus(evidence(pci_gpus="= devices\n|40\n.\n")) == ()
-    assert "no device at all" in reason(nvidia_driver.pci_gpus(evidence(pci_gpus="= devices\n|0\n.\n")))
-    assert nvidia_driver.pci_ids(evidence(pci_gpus="= 0000:01:00.0\n|? ? ?\n= devices\n|1\n.\n")) == ("10de:?",)
+    assert nvidia_driver.pci_gpus(evidence(pci="= devices\n|40\n.\n")) == ()
+    assert "no device at all" in reason(nvidia_driver.pci_gpus(evidence(pci="= devices\n|0\n.\n")))
+    assert nvidia_driver.pci_ids(evidence(pci="= 0000:01:00.0\n|? ? ?\n= devices\n|1\n.\n")) == ("10de:?",)
 
 
 def test_modinfo_of_a_missing_module() -> None:

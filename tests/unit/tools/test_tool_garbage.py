@@ -21,7 +21,7 @@ FORMLESS = {"host.cmdline"}
 # One value a line, each complete in itself: half of the text can hold the whole value.
 LINE_WISE = FORMLESS | {
     "host.os_id", "host.os_version", "host.addresses", "nvidia_driver.disk_version", "container.toolkit_version",
-    "nvidia_topo.gpu_paths",  # a legend follows the matrix
+    "nvidia_topo.gpu_paths", "nvidia_topo.p2p",  # a legend follows the matrix
 }  # fmt: skip
 
 GOOD = all_facts(healthy())

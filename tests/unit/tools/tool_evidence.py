@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
+import tool_fabric
+import tool_system
+
 from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.sections import Section, Status
 from rackproof.evidence.tools import MODULES
@@ -189,6 +192,7 @@ UnitFileState=enabled
 NRestarts=0
 Result=success
 LimitMEMLOCK=infinity
+LimitNOFILE=1048576
 ExecStart={{ path=/usr/bin/x ; argv[]=/usr/bin/x --verbose ; ignore_errors=no ; pid=1 ; code=(null) ; status=0/0 }}
 """
 
@@ -229,6 +233,8 @@ def healthy(**changes: str | bytes | Section) -> Evidence:
     from rackproof.evidence.tools.systemd import UNITS
 
     texts: dict[str, str | bytes | Section] = {
+        **tool_fabric.TEXTS,
+        **tool_system.TEXTS,
         "identity": (
             "= /proc/sys/kernel/hostname\n|tray01\n= /proc/sys/kernel/random/boot_id\n|fc13cc59\n"
             "= /sys/class/dmi/id/product_name\n|GB300 NVL72\n= /proc/uptime\n|1.0 2.0\n"
@@ -253,14 +259,12 @@ def healthy(**changes: str | bytes | Section) -> Evidence:
         "apt_config": (
             "- /etc/apt/sources.list\n- /etc/apt/sources.list.d/*.list\n= /etc/apt/sources.list.d/cuda.sources\n"
             "|Types: deb\n|URIs: https://***@mirror/cuda\n- /etc/apt/preferences\n= /etc/apt/preferences.d/pin\n"
-            "|Package: *nvidia*\n+ /etc/apt\n.\n"
+            "|Package: *nvidia*\n+ /etc/apt\n- /etc/dnf/plugins/versionlock.list\n"
+            "- /etc/yum/pluginconf.d/versionlock.list\n- /etc/dnf/versionlock.toml\n.\n"
         ),
         "nvidia_proc": NVIDIA_PROC,
         "nvidia_modinfo": "filename:       /lib/modules/x/nvidia.ko.zst\nversion:        580.126.20\nlicense:  MIT\n",
         "nvidia_library": "= /usr/lib64/libnvidia-ml.so.1\n|/usr/lib64/libnvidia-ml.so.580.126.20\n.\n",
-        "pci_gpus": (
-            "= 0008:06:00.0\n|0x31c2 0x10de 0x21f1\n= 0018:06:00.0\n|0x31c2 0x10de 0x21f1\n= devices\n|40\n.\n"
-        ),
         "gpu_holders": "77 nvidia-persiste\nend\n",
         "modprobe": (
             "= /proc/cmdline\n|ro quiet\n= /etc/modprobe.d/nvidia.conf\n|options nvidia NVreg_CreateImexChannel0=1\n"
@@ -271,11 +275,11 @@ def healthy(**changes: str | bytes | Section) -> Evidence:
         "nvidia_smi_nvlink": NVLINK,
         "imex_ctl": IMEX_JSON,
         "imex_files": (
-            "= /etc/nvidia-imex/nodes_config.cfg\n|# trays\n|10.0.0.1\r\n|\n|10.0.0.2\n- /etc/nvidia-imex/config.cfg\n"
+            "= /etc/nvidia-imex/nodes_config.cfg\n|# trays\n|10.0.0.1\r\n|\n|10.0.0.2\n= /etc/nvidia-imex/config.cfg\n|SERVER_PORT=50000\n"
             "= /proc/devices\n|234 nvidia-caps-imex-channels\n+ /dev/nvidia-caps-imex-channels/channel0\n.\n"
         ),
         "kernel_log": (
-            "source=journalctl lines=5000 matched=1 kept=1\n"
+            "source=journalctl lines=5000 matched=1 kept=1 boots=3 first=2026-07-01T00:00:00+0000\n"
             "|2026-08-01T00:00:00+0000 tray01 kernel: nvidia 0008:06:00.0: enabling device\n.\n"
         ),
         "docker_version": '{"Client":{"Version":"28.2.2"},"Server":{"Version":"28.2.2"}}\n',
@@ -284,7 +288,8 @@ def healthy(**changes: str | bytes | Section) -> Evidence:
             '"DiscoveredDevices":[{"Source":"cdi","ID":"nvidia.com/gpu=0"}]}\n'
         ),
         "docker_images": IMAGE,
-        "docker_config": '= /etc/docker/daemon.json\n|{"features": {"cdi": true}}\n.\n',
+        "docker_config": '= /etc/docker/daemon.json\n|{"features": {"cdi": true}}\n- containerd\n- podman\n'
+        '- /etc/containerd/config.toml\n- /etc/containerd/conf.d/*.toml\n.\n',
         "nvidia_ctk": "NVIDIA Container Toolkit CLI version 1.20.0\ncommit: 5505e2f9\n\n",
         "cdi_specs": f"- /etc/cdi/*.yaml\n= /run/cdi/nvidia.yaml\n{quoted(CDI_SPEC)}\n.\n",
     }  # fmt: skip

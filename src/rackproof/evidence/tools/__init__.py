@@ -10,24 +10,42 @@ from collections.abc import Sequence
 
 from rackproof.evidence.sections import Command
 from rackproof.evidence.tools import (
+    amd,
+    amd_smi,
     cdi,
     container,
+    cpu,
+    engines,
+    fabric_manager,
     gpu_holders,
     host,
     imex,
+    kernel_events,
     kernel_log,
+    kernels,
+    lspci,
     modprobe,
+    network,
     nvidia_driver,
     nvidia_nvlink,
     nvidia_smi,
     nvidia_topo,
+    package_policy,
     packages,
+    pci,
+    rdma,
+    rocm_smi,
+    storage,
+    system,
     systemd,
+    time_sync,
 )
 
 MODULES = (
     host, systemd, packages, nvidia_driver, modprobe, gpu_holders, nvidia_smi, nvidia_topo, nvidia_nvlink, imex,
-    kernel_log, container, cdi,
+    kernel_log, container, cdi, system, cpu, storage, time_sync, kernels, kernel_events, package_policy, engines,
+    fabric_manager,
+    rdma, network, pci, lspci, amd, amd_smi, rocm_smi,
 )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.sections import Command, Root, Section, Status
+from rackproof.evidence.tools import engines
 from rackproof.evidence.tools.group import read_group, script
 from rackproof.evidence.tools.values import load_json, load_object, one_line, output, string, strings
 from rackproof.facts import Fact, ImageFacts, Missing
@@ -32,7 +33,7 @@ COMMANDS = (
     Command("docker_version", "docker version --format '{{json .}}'", "docker", Root.HELPS),
     Command("docker_info", "docker info --format '{{json .}}'", "docker", Root.HELPS),
     Command("docker_images", _IMAGES_SCRIPT, "docker", Root.HELPS),
-    Command("docker_config", script(f"show {DAEMON_JSON}"), root=Root.HELPS),
+    Command("docker_config", script(f"show {DAEMON_JSON}\n{engines.SCRIPT}"), root=Root.HELPS),
     Command("nvidia_ctk", "nvidia-ctk --version", "nvidia-ctk"),
 )
 

@@ -15,11 +15,12 @@ from rackproof.evidence.tools.group import read_group, script
 from rackproof.evidence.tools.values import as_text, load_object, one_line, output, plain
 from rackproof.facts import Fact, ImexDomain, ImexPeer, Missing
 
+CONFIG_FILE = "/etc/nvidia-imex/config.cfg"
 NODES_FILE = "/etc/nvidia-imex/nodes_config.cfg"
 CHANNELS = "/dev/nvidia-caps-imex-channels"
 
 _FILES_SCRIPT = f"""
-show {NODES_FILE} /etc/nvidia-imex/config.cfg /proc/devices
+show {NODES_FILE} {CONFIG_FILE} /proc/devices
 for f in {CHANNELS}/*; do
   if [ -c "$f" ]; then printf '%s\\n' "+ $f"; elif [ ! -e "$f" ]; then gone "$f"; fi
 done
@@ -120,6 +121,18 @@ def parse_nodes(text: str) -> tuple[str, ...]:
     """Addresses or host names in the order of the file, without comments, blank lines and carriage returns."""
     lines = (line.split("#", 1)[0].strip() for line in text.replace("\r", "\n").split("\n"))
     return tuple(line for line in lines if line)
+
+
+def config(evidence: Evidence) -> Fact[Mapping[str, str] | None]:
+    """Settings of config.cfg; None where there is no such file."""
+    group = read_group(evidence, "imex_files", CONFIG_FILE)
+    text = group if isinstance(group, Missing) else group.text(CONFIG_FILE)
+    return parse_config(text) if isinstance(text, str) else text
+
+
+def parse_config(text: str) -> Mapping[str, str]:
+    """KEY -> value as written: "SERVER_PORT=50000"; of a key that repeats, the last counts."""
+    return dict(re.findall(r"^\s*([A-Z][A-Z0-9_]*)\s*=\s*(.*?)\s*$", text.replace("\r", ""), re.MULTILINE))
 
 
 def channels(evidence: Evidence) -> Fact[tuple[str, ...]]:

@@ -1,6 +1,7 @@
 """The kernel log over all retained boots: Xids, and the lines around them.
 
-First line `source=journalctl lines=N matched=N kept=N`, then the lines kept, each behind a `|`, then `.`.
+First line `source=journalctl lines=N matched=N kept=N boots=N first=TIME`, then the lines kept, each behind a `|`, then
+`.`. Boots are counted by the kernel's own banner; a log that does not start with one starts within a boot.
 N counts every line there was to read, so that a log nobody could look into (no root, restricted dmesg) is not mistaken
 for a quiet one. Of each Xid number of each GPU the first 20 lines are kept, of everything else 128 KiB: a flood of one
 message cannot push another out. Xid forms: captures of R510 to R590.
@@ -20,14 +21,23 @@ keep() {
   awk -v source="$1" '
     /^-- / || /^$/ { next }
     { lines++ }
-    !/NVRM|Xid|[Nn]vidia|NVLink|nvlink|mlx5|AER:|MCE|mce:|Hardware Error|Out of memory|oom-kill|amdgpu/ { next }
+    lines == 1 { first = $1; if (match($0, /^\[ *[0-9.]+\]/)) { first = substr($0, 1, RLENGTH); gsub(/ /, "", first) } }
+    /Linux version [0-9]/ { boots++; if (!banner) banner = lines }
+    !/NVRM|Xid|[Nn]vidia|NVLink|nvlink|mlx5|AER:|MCE|mce:|Hardware Error|[Oo]ut of memory|oom-kill|amdgpu/ { next }
     { matched++ }
     match($0, /Xid [(][^)]*[)]: *[0-9]+/) {
       if (seen[substr($0, RSTART, RLENGTH)]++ < 20) { kept++; out = out "|" $0 "\n" }
       next
     }
+    /mce:|Hardware Error|[Oo]ut of memory|oom-kill/ {
+      if (apart + length($0) < 65536) { apart += length($0) + 2; kept++; out = out "|" $0 "\n" }
+      next
+    }
     size + length($0) < 131072 { size += length($0) + 2; kept++; out = out "|" $0 "\n" }
-    END { printf "source=%s lines=%d matched=%d kept=%d\n%s.\n", source, lines, matched, kept, out }'
+    END {
+      if (!banner || banner > 9) boots++
+      printf "source=%s lines=%d matched=%d kept=%d boots=%d first=%s\n%s.\n", source, lines, matched, kept, boots, first, out
+    }'
 }
 log=
 if command -v journalctl >/dev/null; then
@@ -41,7 +51,10 @@ esac
 
 COMMANDS = (Command("kernel_log", _SCRIPT, root=Root.HELPS, deadline_s=20),)
 
-_HEADER = re.compile(r"source=(journalctl|dmesg) lines=([0-9]{1,12}) matched=([0-9]{1,12}) kept=([0-9]{1,12})")
+_HEADER = re.compile(
+    r"source=(journalctl|dmesg) lines=([0-9]{1,12}) matched=([0-9]{1,12}) kept=([0-9]{1,12})"
+    r"(?: boots=([0-9]{1,6}) first=(\S*))?"
+)
 _SOURCES = {"journalctl": "journalctl -k", "dmesg": "dmesg"}
 # (PCI:0000:34:00): 79, ...   (PCI:0000:01:00 GPU-I:05): 94, ...   (0000:34:00.0): 79   SXid is another thing
 _XID = re.compile(r"\bXid \((?:PCI:)?([0-9A-Fa-f:.]{5,20})(?: [^)]{0,40})?\): *([0-9]{1,6})(?:,\s*(.*))?")
@@ -62,8 +75,23 @@ def parse_kernel_log(text: str, errors: str = "") -> Fact[KernelLogFacts]:
         return Missing(f"the kernel log could not be read without root: {_refusal(errors)}")
     if lines[-1] != "." or sum(line.startswith("|") for line in lines) != int(header[4]):
         return Missing("the kernel log is cut off")
-    body = "\n".join(line[1:] for line in lines[1:-1])
-    return KernelLogFacts(int(header[2]), _SOURCES[header[1]], parse_xids(body))
+    return KernelLogFacts(int(header[2]), _SOURCES[header[1]], parse_xids(body(text)))
+
+
+def body(text: str) -> str:
+    """The log lines of a section, as they were printed."""
+    return "\n".join(line[1:] for line in text.replace("\r\n", "\n").split("\n") if line.startswith("|"))
+
+
+def reach(text: str) -> tuple[Fact[str], Fact[int]]:
+    """How far back a section's log goes: time of its first line, and boots it covers. Not told by older probes."""
+    header = _HEADER.fullmatch(text.split("\n", 1)[0].rstrip("\r"))
+    if not header or header[5] is None:
+        return Missing("the probe did not say how far back the log goes"), Missing("the probe did not count boots")
+    first = header[6]
+    seconds = re.fullmatch(r"\[([0-9.]+)\]", first)
+    time: Fact[str] = f"{seconds[1]} s after boot" if seconds else first or Missing("the first line carries no time")
+    return time, int(header[5])
 
 
 def parse_xids(text: str) -> tuple[Xid, ...]:

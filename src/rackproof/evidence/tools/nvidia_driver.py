@@ -38,26 +38,11 @@ for d in {LIBRARY_DIRS} /usr/lib; do
   if [ -e "$f" ] || [ -h "$f" ]; then found=1; say "$f" "$(readlink -f "$f")"; else gone "$f"; fi
 done
 """
-_PCI_SCRIPT = """
-n=0
-for d in /sys/bus/pci/devices/*; do
-  read -r vendor <"$d/vendor" || continue
-  n=$((n + 1))
-  [ "$vendor" = 0x10de ] || continue
-  read -r class <"$d/class"
-  case $class in 0x0300*|0x0302*) ;; *) continue ;; esac
-  device=? subvendor=? subdevice=?
-  read -r device <"$d/device"; read -r subvendor <"$d/subsystem_vendor"; read -r subdevice <"$d/subsystem_device"
-  say "${d##*/}" "$device $subvendor $subdevice"
-done
-say devices "$n"
-"""
 
 COMMANDS = (
     Command("nvidia_proc", script(_PROC_SCRIPT)),
     Command("nvidia_modinfo", "modinfo nvidia | grep -E '^(filename|version|license):'", requires="modinfo"),
     Command("nvidia_library", script(_LIBRARY_SCRIPT)),
-    Command("pci_gpus", script(_PCI_SCRIPT)),
 )
 
 _NVRM = re.compile(r"^NVRM version:.* Kernel Module(?: for [a-z0-9_]+)? +([0-9]+(?:\.[0-9]+)+)(?:\s|$)", re.MULTILINE)
@@ -185,8 +170,8 @@ def pci_ids(evidence: Evidence) -> Fact[tuple[str, ...]]:
 
 
 def _pci(evidence: Evidence) -> Fact[Mapping[str, str]]:
-    """Address -> vendor:device of the NVIDIA devices of class display; an empty PCI tree proves nothing."""
-    group = read_group(evidence, "pci_gpus", "/sys/bus/pci/devices")
+    """Address -> vendor:device of the NVIDIA devices of class display, from pci.py's section."""
+    group = read_group(evidence, "pci", "/sys/bus/pci/devices")
     if isinstance(group, Missing):
         return group
     count = group.needed("devices")

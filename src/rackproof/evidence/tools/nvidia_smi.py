@@ -7,22 +7,37 @@ Source of names and values: captures of R515 to R595; docs.nvidia.com/deploy/nvi
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.sections import Command
 from rackproof.evidence.tools.nvidia_smi_gpu import parse_gpu, value_of
+from rackproof.evidence.tools.nvidia_smi_text import parse_text, whole
 from rackproof.evidence.tools.values import as_int, as_text, one_line
 from rackproof.facts import Fact, Missing, SmiFacts
 
 MAX_CHARS = 8 * 1024 * 1024  # 8 GPUs print 0.4 MB with their clock tables, 0.1 MB without
 
-# The clock tables are two thirds of the document and nobody reads them. Descriptor 4 carries the exit code past sed.
-_SCRIPT = r"""
+FALLBACK = "#rackproof: nvidia-smi -q"  # the line before the second answer; behind it comes its exit code
+
+# The clock tables are two thirds of the document and nobody reads them. Descriptor 4 carries exit codes past awk, which
+# ends with 1 when it saw no closing tag. Only then, and in what is left of the same deadline, is `-q` asked too: a
+# driver that hangs still hangs, and one that refuses (6: no device, 9: not loaded, 18: mismatch) is not asked again.
+_SCRIPT = rf"""
 exec 3>&1
-rc=$({ { nvidia-smi -q -x 3>&- 4>&-; echo $? >&4; } |
-  sed -e '/<supported_clocks>.*<\/supported_clocks>/d' -e '/<supported_clocks>/,/<\/supported_clocks>/d' >&3; } 4>&1)
-exit "$rc"
+set -- $({{ {{ nvidia-smi -q -x 3>&- 4>&-; echo $? >&4; }} | {{
+  awk '
+    /<supported_clocks>/ {{ clocks = 1 }}
+    !clocks
+    /<\/supported_clocks>/ {{ clocks = 0 }}
+    /<\/nvidia_smi_log>/ {{ whole = 1 }}
+    END {{ exit !whole }}' >&3; echo $? >&4; }}; }} 4>&1)
+exec 3>&-
+case $1:$2 in *:0|6:*|9:*|18:*|12?:*) exit "$1" ;; esac
+text=$(nvidia-smi -q)
+printf '\n%s: %s\n%s\n' '{FALLBACK}' $? "$text"
+exit "$1"
 """
 
 COMMANDS = (Command("nvidia_smi_xml", _SCRIPT, requires="nvidia-smi", deadline_s=20),)
@@ -35,7 +50,20 @@ def smi(evidence: Evidence) -> Fact[SmiFacts]:
     section = evidence.usable("nvidia_smi_xml", "nvidia-smi")
     if isinstance(section, Missing):
         return section
-    return parse_xml(section.text, section.rc, section.error_text)
+    first, mark, second = section.text.partition(f"\n{FALLBACK}: ")
+    found = parse_xml(first, section.rc, section.error_text)
+    if not mark or not isinstance(found, Missing):
+        return found
+    return _from_text(second, found)
+
+
+def _from_text(answer: str, problem: Missing) -> Fact[SmiFacts]:
+    """Facts of `-q`, only where it ended well and describes every GPU; that the XML failed stays a warning."""
+    rc, _, text = answer.partition("\n")
+    facts = parse_text(text)
+    if rc.strip() != "0" or isinstance(facts, Missing) or not whole(facts):
+        return problem
+    return replace(facts, warnings=(f"facts are from nvidia-smi -q, because of its XML: {problem.reason}",))
 
 
 def parse_xml(text: str, rc: int | None = 0, errors: str = "") -> Fact[SmiFacts]:

@@ -115,10 +115,15 @@ def _uncorrectable(element: Element, period: str) -> Fact[int]:
 
 
 def _watts(element: Element, *names: str) -> Fact[float]:
-    """The first of these limits that the driver prints. `module_power_readings` is GPU and CPU together: not asked."""
+    """The first of these limits that the driver prints, in R610 one level deeper ("GPU Ceiling Power Limit").
+
+    `module_power_readings` is GPU and CPU together: not asked.
+    """
     for block in ("gpu_power_readings", "power_readings"):
         for name in names:
             raw = value_of(element, f"{block}/{name}")
+            if raw is None:
+                raw = element.findtext(f"{block}/*/{name}")
             if raw is not None:
                 return as_quantity(raw, f"{block}/{name}", "W")
     return Missing(f"gpu_power_readings/{names[0]}: not printed")

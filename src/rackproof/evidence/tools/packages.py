@@ -42,10 +42,14 @@ show /etc/apt/preferences /etc/apt/preferences.d/*
 show /etc/apt/apt.conf.d/*auto-upgrades /etc/apt/apt.conf.d/*unattended-upgrades
 mark /etc/apt
 """
+VERSION_LOCKS = (
+    "/etc/dnf/plugins/versionlock.list", "/etc/yum/pluginconf.d/versionlock.list", "/etc/dnf/versionlock.toml",
+)  # fmt: skip
+
 
 COMMANDS = (
     Command("packages", _PACKAGES_SCRIPT),
-    Command("apt_config", script(_APT_SCRIPT), root=Root.HELPS),
+    Command("apt_config", script(f"{_APT_SCRIPT}show {' '.join(VERSION_LOCKS)}\n"), root=Root.HELPS),
 )
 
 _TRAILER = re.compile(r"total=([0-9]{1,9}) rc=0")
@@ -61,6 +65,11 @@ def packages(evidence: Evidence) -> Fact[Mapping[str, str]]:
 def broken_packages(evidence: Evidence) -> Fact[tuple[str, ...]]:
     rows = _rows(evidence)
     return rows if isinstance(rows, Missing) else broken(rows)
+
+
+def held(evidence: Evidence) -> Fact[tuple[str, ...]]:
+    rows = _rows(evidence)
+    return rows if isinstance(rows, Missing) else held_names(rows)
 
 
 def _rows(evidence: Evidence) -> Fact[list[tuple[str, ...]]]:
@@ -95,6 +104,11 @@ def installed(rows: list[tuple[str, ...]]) -> Mapping[str, str]:
 def broken(rows: list[tuple[str, ...]]) -> tuple[str, ...]:
     """Names with a state other than installed, not installed or removed, or that dpkg wants reinstalled."""
     return tuple(sorted({name for status, name, _, _ in rows if status[1] not in "inc" or status[2:3] == "R"}))
+
+
+def held_names(rows: list[tuple[str, ...]]) -> tuple[str, ...]:
+    """Names of the installed packages that dpkg holds at their version. rpm has no such state."""
+    return tuple(sorted({name for status, name, _, _ in rows if status[0] == "h" and status[1] == "i"}))
 
 
 def apt_sources(evidence: Evidence) -> Fact[Mapping[str, str]]:

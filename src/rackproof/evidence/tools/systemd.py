@@ -18,7 +18,7 @@ UNITS = (
     "unattended-upgrades", "apt-daily-upgrade.timer", "apt-daily.timer", "dnf-automatic.timer",
     "nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service", "nvidia-dcgm", "chrony", "systemd-timesyncd", "irqbalance",
 )  # fmt: skip
-_KEYS = "Id,LoadState,ActiveState,SubState,UnitFileState,NRestarts,Result,LimitMEMLOCK,ExecStart"
+_KEYS = "Id,LoadState,ActiveState,SubState,UnitFileState,NRestarts,Result,LimitMEMLOCK,LimitNOFILE,ExecStart"
 _NO_LIMIT = "18446744073709551615"  # how systemd before 231 spells infinity
 
 COMMANDS = (Command("systemd_units", f"systemctl show -p {_KEYS} {' '.join(UNITS)}", requires="systemctl"),)
@@ -53,6 +53,7 @@ def parse_units(text: str, names: Sequence[str] = UNITS) -> Fact[Mapping[str, Un
 
 def _unit(block: Mapping[str, str], name: str) -> Unit:
     memlock = as_text(block.get("LimitMEMLOCK"), f"LimitMEMLOCK of {name}")
+    nofile = as_text(block.get("LimitNOFILE"), f"LimitNOFILE of {name}")
     return Unit(
         name=block["Id"],
         load=block["LoadState"],
@@ -63,4 +64,5 @@ def _unit(block: Mapping[str, str], name: str) -> Unit:
         result=block.get("Result", ""),
         memlock="infinity" if memlock == _NO_LIMIT else memlock,
         exec_start=block.get("ExecStart", ""),
+        nofile="infinity" if nofile == _NO_LIMIT else nofile,
     )

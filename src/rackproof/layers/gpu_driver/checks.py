@@ -49,7 +49,7 @@ def branch(facts: NodeFacts, baseline: Baseline) -> Judgement:
 
 @check("gpu_driver.hardware_floor")
 def hardware_floor(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    found, floor = known(driver_version(facts)), baseline.driver.floor
+    found, floor = known(driver_version(facts)), asked(baseline.driver.floor)
     ok = version(found, "the loaded kernel module") >= version(floor, "the baseline")
     return judge(ok, found, f">= {floor}, the first driver that knows {baseline.gpus.product}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rackproof.baseline import Baseline
 from rackproof.facts import NodeFacts, known
 from rackproof.layers.readings import all_of, either, of, seen
-from rackproof.layers.words import distinct, gib, on_each_gpu, on_off, positive, some, yes_no
+from rackproof.layers.words import asked, distinct, gib, on_each_gpu, on_off, positive, some, yes_no
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement, judge
 
@@ -106,7 +106,7 @@ def compute_mode(facts: NodeFacts, baseline: Baseline) -> Judgement:
 
 @check("gpus.power_limit")
 def power_limit(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    usual = baseline.gpus.power_limits_w
+    usual = asked(baseline.gpus.power_limits_w)
     listed = on_each_gpu(
         facts, lambda gpu: gpu.power_limit_w, lambda found: found in usual, lambda found: f"{found:g} W"
     )

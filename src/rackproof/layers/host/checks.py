@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rackproof.baseline import Baseline
-from rackproof.facts import NodeFacts, known
-from rackproof.layers.readings import all_of, either, of, seen
+from rackproof.facts import Fact, NodeFacts, known
+from rackproof.layers.readings import Reading, all_of, either, of, seen
 from rackproof.layers.words import absence, as_rendered, is_off, service, service_words
 from rackproof.managed import UPGRADES, managed_files
 from rackproof.verdict.catalogue import check
@@ -54,11 +54,18 @@ def automatic_upgrades(facts: NodeFacts, baseline: Baseline) -> Judgement:
         tool: either(
             absence(facts, tool),
             seen(service(facts, timer), is_off, lambda unit: f"its timer {service_words(unit)}"),
-            *(spared.values() if tool == "unattended-upgrades" else ()),
+            *((_left_to_people(facts), *spared.values()) if tool == "unattended-upgrades" else ()),
         )
         for tool, timer in timers.items()
     }
-    return all_of("not installed, its timer disabled, or driver, kernel and engine excluded from it", tools)
+    return all_of("not installed, its timer disabled, switched off, or driver, kernel and engine excluded from it", tools)
+
+
+def _left_to_people(facts: NodeFacts) -> Fact[Reading]:
+    """Whether apt's own settings keep its daily job from upgrading: APT::Periodic::Unattended-Upgrade "0"."""
+    apt = of(facts.system, lambda system: system.apt)
+    runs = of(apt, lambda found: found.upgrades_itself)
+    return seen(runs, lambda found: not found, lambda found: f"APT::Periodic switches it {'on' if found else 'off'}")
 
 
 @check("host.baseline_stamp")

@@ -1,0 +1,133 @@
+"""What eligibility needs to know of one node, taken from its facts: each value, or why it could not be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rackproof import hardware as profiles
+from rackproof.facts import Fact, Gpu, Missing, NodeFacts
+from rackproof.layers.words import clique_of, is_clique
+
+Clique = tuple[int, str]  # clique id, cluster UUID
+_NOT_READ = Missing("not read")
+NO_RDMA = Missing("RDMA ports are not read by this version")
+NO_RATE = Missing("the read rate of the weights' storage is not in the evidence")
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """One node as eligibility sees it. `imex` and `rdma`: what is wrong with it, None where it works."""
+
+    node: str
+    hardware: Fact[str]  # id of a profile
+    gpus: Fact[int]
+    memory_bytes: Fact[int]  # of the GPU that has least
+    architecture: Fact[str]  # uname -m
+    clique: Fact[Clique | None] = None  # None: the GPUs are in no one clique
+    imex: Fact[str | None] = _NOT_READ
+    imex_peers: Fact[int] = _NOT_READ
+    rdma: Fact[str | None] = NO_RDMA
+    read_rate_bytes_per_s: Fact[float] = NO_RATE
+    expected_architecture: str | None = None  # of a simulated site; None: the profile's
+    simulated: bool = False
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the asker knows and the evidence does not: used only where no tool says otherwise."""
+
+    hardware: str | None = None
+    memory_bytes: int | None = None
+    read_rate_bytes_per_s: float | None = None
+    architecture: str | None = None  # that a simulated site plays
+
+
+def view(facts: NodeFacts, said: Said) -> NodeView:
+    """One node's facts, as far as eligibility asks for them."""
+    unread = facts.evidence if isinstance(facts.evidence, Missing) else None
+    if unread is not None:
+        product: Fact[str] = said.hardware or unread
+        return NodeView(facts.node, product, unread, unread, unread, unread, unread, unread, unread, unread)
+    listed = facts.smi if isinstance(facts.smi, Missing) else facts.smi.gpus
+    hardware, domain = _hardware(facts, said), facts.nvlink.imex_domain
+    return NodeView(
+        node=facts.node,
+        hardware=hardware,
+        gpus=_gpus(listed, hardware, said),
+        memory_bytes=_memory(listed, said),
+        architecture=facts.host.architecture,
+        clique=listed if isinstance(listed, Missing) else _clique(listed),
+        imex=_imex(facts),
+        imex_peers=domain if isinstance(domain, Missing) else len({peer.host for peer in domain.peers}),
+        read_rate_bytes_per_s=NO_RATE if said.read_rate_bytes_per_s is None else said.read_rate_bytes_per_s,
+        expected_architecture=said.architecture,
+        simulated=isinstance(facts.host.simulated, str),
+    )
+
+
+def stated(node: str, hardware: str, memory_bytes: int | None = None) -> NodeView:
+    """A node that nobody has read: a product and, unless given, its profile's memory. For planning, not for proof."""
+    profile = profiles.load(hardware)
+    unread = Missing("no node was read")
+    return NodeView(
+        node, hardware, profile.gpus_per_node.value, memory_bytes or profile.memory_bytes,
+        profile.cpu_architecture.value, unread, unread, unread,
+    )  # fmt: skip
+
+
+def _hardware(facts: NodeFacts, said: Said) -> Fact[str]:
+    """By product name, else by PCI device id, else as said. Products that differ on one node are none."""
+    if not isinstance(facts.smi, Missing) and facts.smi.gpus:
+        names = {gpu.product for gpu in facts.smi.gpus}
+        named = sorted(str(name) for name in names if not isinstance(name, Missing))
+        found = profiles.detect(named[0]) if len(names) == len(named) == 1 else None
+        return found or Missing(f"no hardware profile for {', '.join(named) or 'an unnamed product'}")
+    if not isinstance(facts.driver.pci_ids, Missing) and facts.driver.pci_ids:
+        ids = sorted(set(facts.driver.pci_ids))
+        found = profiles.detect_pci(ids[0]) if len(ids) == 1 else None
+        return found or Missing(f"no hardware profile for PCI id {', '.join(ids)}")
+    if said.hardware is not None:
+        return profiles.load(said.hardware).id
+    reason = facts.smi.reason if isinstance(facts.smi, Missing) else "nvidia-smi listed no GPU"
+    return Missing(f"the product could not be detected: {reason}")
+
+
+def _gpus(listed: tuple[Gpu, ...] | Missing, hardware: Fact[str], said: Said) -> Fact[int]:
+    if isinstance(listed, Missing):
+        claimed = said.memory_bytes is not None and isinstance(hardware, str)
+        return profiles.load(hardware).gpus_per_node.value if claimed and isinstance(hardware, str) else listed
+    return len(listed)
+
+
+def _memory(listed: tuple[Gpu, ...] | Missing, said: Said) -> Fact[int]:
+    if isinstance(listed, Missing) or not listed:
+        missing = listed if isinstance(listed, Missing) else Missing("nvidia-smi listed no GPU")
+        return missing if said.memory_bytes is None else said.memory_bytes
+    sizes = [gpu.memory_bytes for gpu in listed]
+    unread = next((size for size in sizes if isinstance(size, Missing)), None)
+    return unread or min(size for size in sizes if not isinstance(size, Missing))
+
+
+def _clique(listed: tuple[Gpu, ...]) -> Fact[Clique | None]:
+    """The one clique that all GPUs joined; None where they are in several, in none, or not on the fabric yet."""
+    found: set[Clique] = set()
+    for gpu in listed:
+        if isinstance(gpu.fabric_state, str) and gpu.fabric_state != "Completed":
+            return None
+        clique = clique_of(gpu)
+        if isinstance(clique, Missing):
+            return clique
+        found.add(clique)
+    return found.pop() if len(found) == 1 and all(map(is_clique, found)) else None
+
+
+def _imex(facts: NodeFacts) -> Fact[str | None]:
+    channels, domain = facts.nvlink.imex_channels, facts.nvlink.imex_domain
+    if not isinstance(channels, Missing) and not any(path.endswith("/channel0") for path in channels):
+        return "no /dev/nvidia-caps-imex-channels/channel0"
+    if isinstance(domain, Missing):
+        return domain
+    waiting = sorted(peer.host for peer in domain.peers if peer.status != "READY")
+    if domain.status != "UP" or waiting or domain.bad_links:
+        return f"IMEX domain {domain.status}" + (f", not ready: {', '.join(waiting)}" if waiting else "")
+    return channels if isinstance(channels, Missing) else None

@@ -1,0 +1,116 @@
+"""Property tests of every parser: no exception, and no value that was not in the text."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from texts import anything, damaged, section_texts
+from tool_evidence import all_facts, evidence, healthy
+
+from rackproof.commands.parse import TOOLS, plain_data
+from rackproof.evidence.read import read_facts
+from rackproof.evidence.tools import MODULES
+from rackproof.facts import Missing
+
+SEEDS = sorted(set(section_texts().values()) - {""}, key=len)
+SECTIONS = sorted(section_texts())
+Parser = Callable[[str], Any]
+
+
+def _parsers() -> dict[str, Parser]:
+    """Those of `rackproof parse`, and every other public `parse_*` of the tool modules that takes one text."""
+    found: dict[str, Parser] = {}
+    for tool, (module, function) in TOOLS.items():
+        found[tool] = getattr(importlib.import_module(f"rackproof.evidence.tools.{module}"), function)
+    for each in MODULES:
+        for name, function in inspect.getmembers(each, inspect.isfunction):
+            parameters = list(inspect.signature(function).parameters.values())
+            required = [p for p in parameters if p.default is p.empty]
+            own = function.__module__ == each.__name__ and name.startswith("parse_")
+            if own and len(required) == 1 and parameters[0].annotation == "str" and function not in found.values():
+                found[f"{each.__name__.rsplit('.', 1)[1]}.{name}"] = function
+    return found
+
+
+PARSERS = _parsers()
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Values in facts; reasons of what is missing are words of ours, and no values."""
+    if isinstance(value, dict):
+        if set(value) == {"missing"}:
+            return
+        for item in value.values():
+            yield from _leaves(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+def _facts(parser: Parser, text: str) -> Any:
+    """The facts as data that JSON can carry, and that are the same when asked again."""
+    found = parser(text)
+    data = plain_data(found)
+    json.dumps(data)
+    assert plain_data(parser(text)) == data
+    if isinstance(found, Missing):
+        assert found.reason and "\n" not in found.reason
+    return data
+
+
+def _bare(text: str) -> str:
+    """Letters and digits; without zeros, since a PCI address is filled up with them."""
+    return re.sub(r"[^1-9A-Za-z]", "", text).lower()
+
+
+def _number_is_in(number: float, text: str) -> bool:
+    """A number stands in the text as it is or in another unit of its kind; a lone one may count what the text lists."""
+    if isinstance(number, int) and 0 <= number <= text.count("\n") + text.count("|") + 1:
+        return True
+    scales = (1, 2**10, 2**20, 2**30, 2**40, 10**3, 10**6, 10**9, 0.1, 0.01, 0.001, 1e-6, 1e-9, 60, 3600, 512, 0.125, 1 / 60)
+    written = {float(word) for word in re.findall(r"[0-9]+(?:\.[0-9]+)?", text)}
+    return any(abs(number - value * scale) <= 1e-6 * abs(number) for value in written for scale in scales)
+
+
+@pytest.mark.parametrize("tool", PARSERS)
+@given(text=anything)
+def test_any_text(tool: str, text: str) -> None:
+    """Nothing is read into what is not the tool's output: every value stands in the text."""
+    for leaf in _leaves(_facts(PARSERS[tool], text)):
+        if isinstance(leaf, str) and len(leaf) > 12:
+            assert _bare(leaf)[:8] in _bare(text), leaf
+        elif isinstance(leaf, (int, float)) and not isinstance(leaf, bool) and leaf == leaf:
+            assert _number_is_in(leaf, text), leaf
+
+
+@pytest.mark.parametrize("tool", PARSERS)
+@given(text=damaged(SEEDS))
+def test_damaged_output(tool: str, text: str) -> None:
+    for leaf in _leaves(_facts(PARSERS[tool], text)):
+        if isinstance(leaf, (int, float)) and not isinstance(leaf, bool) and leaf == leaf:
+            assert _number_is_in(leaf, text), leaf
+
+
+@given(text=anything)
+def test_a_node_that_prints_the_same_everywhere_has_no_gpu(text: str) -> None:
+    """Whatever it is, a healthy node is not read out of it."""
+    facts = read_facts(evidence(**dict.fromkeys(SECTIONS, text)))
+    assert isinstance(facts.smi, Missing) or not facts.smi.gpus
+    assert isinstance(facts.driver.loaded_version, Missing)
+    assert isinstance(facts.nvlink.gpu_paths, Missing) or not facts.nvlink.gpu_paths
+
+
+@given(name=st.sampled_from(SECTIONS), text=damaged(SEEDS))
+def test_one_damaged_section_never_raises(name: str, text: str) -> None:
+    """The functions themselves, without the guard of read_facts."""
+    all_facts(healthy(**{name: text.encode("utf-8", "replace")}))

@@ -10,7 +10,7 @@ from rackproof.layers.words import clique_of, is_clique
 
 Clique = tuple[int, str]  # clique id, cluster UUID
 _NOT_READ = Missing("not read")
-NO_RDMA = Missing("RDMA ports are not read by this version")
+NO_RDMA = Missing("whether RDMA between nodes works is not judged by this version")
 NO_RATE = Missing("the read rate of the weights' storage is not in the evidence")
 
 

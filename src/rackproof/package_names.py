@@ -23,7 +23,7 @@ class PackageNames:
     toolkit: tuple[str, ...]  # all four at one version
 
     @classmethod
-    def of(cls, version: str, nvlink_kind: str, where: str) -> tuple[PackageNames, str]:
+    def of(cls, version: str, nvlink_kind: str, generation: str, where: str) -> tuple[PackageNames, str]:
         """Names for a driver version, and their source; raises InputError for a branch nobody has described."""
         file = yamlfile.load(FILE)
         cells = Cells(file, "layers/packages.yaml")
@@ -46,7 +46,7 @@ class PackageNames:
                 pin=pin.value.format(version=version),
                 driver=names("driver"),
                 fabric=names(nvlink_kind),
-                fabric_unversioned=names(f"{nvlink_kind}_unversioned"),
+                fabric_unversioned=names(f"{nvlink_kind}_{generation}_unversioned"),
                 toolkit=cells.get("toolkit").value,
             )
             return found, pin.source

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from rackproof import site
-from rackproof.baseline import GpuBaseline, resolve
+from rackproof.baseline import resolve
+from rackproof.baseline_parts import GpuBaseline
 from rackproof.facts import GpuProcess, KernelLogFacts, Missing, NodeFacts, Xid
 from rackproof.verdict.model import Status
 

@@ -52,13 +52,15 @@ def test_hash_of_text_is_of_its_utf8_bytes() -> None:
 
 
 def test_package_names() -> None:
-    names, source = PackageNames.of("580.126.20", "nvl72", "here")
+    names, source = PackageNames.of("580.126.20", "nvl72", "blackwell", "here")
     assert source.startswith("layers/packages.yaml:")
     assert names.pin == "nvidia-driver-pinning-580.126.20"
     assert names.driver[0] == "nvidia-open-580" and not any("{" in name for name in names.driver)
     assert (names.fabric, names.fabric_unversioned) == (("nvidia-imex",), ())
-    hgx, _ = PackageNames.of("580.126.20", "hgx", "here")
+    hgx, _ = PackageNames.of("580.126.20", "hgx", "blackwell", "here")
+    hopper, _ = PackageNames.of("580.126.20", "hgx", "hopper", "here")
+    assert "nvlsm" in hgx.fabric_unversioned and hopper.fabric_unversioned == ()
     assert hgx.fabric[0] == "nvidia-fabricmanager" and "nvlsm" in hgx.fabric_unversioned
     assert len(names.toolkit) == 4
     with pytest.raises(InputError, match=r"all.yaml:1: no package names are known for driver branch 570\n  accepted: branches"):
-        PackageNames.of("570.1", "hgx", "all.yaml:1")
+        PackageNames.of("570.1", "hgx", "hopper", "all.yaml:1")

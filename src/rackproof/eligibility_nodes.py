@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rackproof import hardware as profiles
 from rackproof.facts import Fact, Gpu, Missing, NodeFacts
+from rackproof.facts_amd import AmdGpu
 from rackproof.layers.words import clique_of, is_clique
 
 Clique = tuple[int, str]  # clique id, cluster UUID
@@ -48,8 +49,8 @@ def view(facts: NodeFacts, said: Said) -> NodeView:
     if unread is not None:
         product: Fact[str] = said.hardware or unread
         return NodeView(facts.node, product, unread, unread, unread, unread, unread, unread, unread, unread)
-    listed = facts.smi if isinstance(facts.smi, Missing) else facts.smi.gpus
-    hardware, domain = _hardware(facts, said), facts.nvlink.imex_domain
+    listed = _listed(facts)
+    hardware, domain = _hardware(facts, listed, said), facts.nvlink.imex_domain
     return NodeView(
         node=facts.node,
         hardware=hardware,
@@ -75,10 +76,18 @@ def stated(node: str, hardware: str, memory_bytes: int | None = None) -> NodeVie
     )  # fmt: skip
 
 
-def _hardware(facts: NodeFacts, said: Said) -> Fact[str]:
+def _listed(facts: NodeFacts) -> Fact[tuple[Gpu | AmdGpu, ...]]:
+    """nvidia-smi's GPUs; where it lists none, those of AMD's tools and driver."""
+    if not isinstance(facts.smi, Missing):
+        return facts.smi.gpus
+    amd = facts.amd if isinstance(facts.amd, Missing) else facts.amd.gpus
+    return facts.smi if isinstance(amd, Missing) or not amd else amd
+
+
+def _hardware(facts: NodeFacts, listed: Fact[tuple[Gpu | AmdGpu, ...]], said: Said) -> Fact[str]:
     """By product name, else by PCI device id, else as said. Products that differ on one node are none."""
-    if not isinstance(facts.smi, Missing) and facts.smi.gpus:
-        names = {gpu.product for gpu in facts.smi.gpus}
+    if not isinstance(listed, Missing) and listed:
+        names = {gpu.product for gpu in listed}
         named = sorted(str(name) for name in names if not isinstance(name, Missing))
         found = profiles.detect(named[0]) if len(names) == len(named) == 1 else None
         return found or Missing(f"no hardware profile for {', '.join(named) or 'an unnamed product'}")
@@ -92,14 +101,14 @@ def _hardware(facts: NodeFacts, said: Said) -> Fact[str]:
     return Missing(f"the product could not be detected: {reason}")
 
 
-def _gpus(listed: tuple[Gpu, ...] | Missing, hardware: Fact[str], said: Said) -> Fact[int]:
+def _gpus(listed: Fact[tuple[Gpu | AmdGpu, ...]], hardware: Fact[str], said: Said) -> Fact[int]:
     if isinstance(listed, Missing):
         claimed = said.memory_bytes is not None and isinstance(hardware, str)
         return profiles.load(hardware).gpus_per_node.value if claimed and isinstance(hardware, str) else listed
     return len(listed)
 
 
-def _memory(listed: tuple[Gpu, ...] | Missing, said: Said) -> Fact[int]:
+def _memory(listed: Fact[tuple[Gpu | AmdGpu, ...]], said: Said) -> Fact[int]:
     if isinstance(listed, Missing) or not listed:
         missing = listed if isinstance(listed, Missing) else Missing("nvidia-smi listed no GPU")
         return missing if said.memory_bytes is None else said.memory_bytes
@@ -108,10 +117,12 @@ def _memory(listed: tuple[Gpu, ...] | Missing, said: Said) -> Fact[int]:
     return unread or min(size for size in sizes if not isinstance(size, Missing))
 
 
-def _clique(listed: tuple[Gpu, ...]) -> Fact[Clique | None]:
+def _clique(listed: tuple[Gpu | AmdGpu, ...]) -> Fact[Clique | None]:
     """The one clique that all GPUs joined; None where they are in several, in none, or not on the fabric yet."""
     found: set[Clique] = set()
     for gpu in listed:
+        if isinstance(gpu, AmdGpu):
+            return None  # there is no NVLink to join
         if isinstance(gpu.fabric_state, str) and gpu.fabric_state != "Completed":
             return None
         clique = clique_of(gpu)

@@ -13,8 +13,11 @@ from jsonschema import Draft202012Validator
 from rackproof import hardware, recipes, schemas
 from rackproof.cli import main
 from rackproof.eligibility import Eligibility, eligible, overall
-from rackproof.eligibility_nodes import NodeView, stated
+from rackproof.eligibility_nodes import NodeView, Said, stated, view
+from rackproof.evidence.evidence import Evidence
+from rackproof.evidence.read import read_facts
 from rackproof.facts import Missing
+from rackproof.facts_amd import AmdFacts, AmdGpu
 from rackproof.recipes.fit import Answer
 from rackproof.recipes.footprint import GIB
 from rackproof.verdict.report.eligible import Asked, document, render
@@ -236,3 +239,16 @@ def test_one_layout_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_stated_nodes_prove_nothing_about_fabric() -> None:
     node = stated("x", "gb300")
     assert isinstance(node.clique, Missing) and node.memory_bytes == hardware.load("gb300").memory_bytes
+
+
+def test_an_amd_node_is_known_by_what_its_own_tools_list() -> None:
+    profile = hardware.load("mi355x")
+    gpu = AmdGpu(0, product="AMD Instinct MI355X", memory_bytes=profile.memory_bytes)
+    amd = AmdFacts(GONE, tuple(replace(gpu, index=number) for number in range(8)), GONE)
+    facts = replace(read_facts(Evidence("node1")), evidence="e" * 64, amd=amd)
+    facts = replace(facts, host=replace(facts.host, architecture="x86_64"))
+    seen = view(facts, Said())
+    assert (seen.hardware, seen.gpus, seen.memory_bytes) == ("mi355x", 8, profile.memory_bytes)
+    assert answer("mi355x-tp8", [seen]).answer is YES
+    mixed = replace(amd, gpus=(*amd.gpus[:7], replace(gpu, index=7, product="AMD Instinct MI300X")))  # type: ignore[index]
+    assert isinstance(view(replace(facts, amd=mixed), Said()).hardware, Missing)

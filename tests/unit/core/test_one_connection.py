@@ -39,7 +39,7 @@ def collected(nodes: LoopbackNodes) -> tuple[dict[str, Evidence], str]:
     """Evidence of both nodes, and what sshd logged meanwhile."""
     before = nodes.log.stat().st_size
     found = collect(load_targets(nodes.targets(), site_file=nodes.site()), timeout_s=300)
-    return found, nodes.log.read_text()[before:]
+    return found, nodes.log.read_bytes()[before:].decode()  # bytes, since sshd ends its lines with CR LF
 
 
 def test_a_node_costs_one_connection_and_one_command(

@@ -22,6 +22,7 @@ from rackproof.commands.parse import parse
 from rackproof.commands.probe import probe
 from rackproof.commands.recipe import recipe
 from rackproof.commands.redact import redact
+from rackproof.commands.triage import triage
 from rackproof.commands.verify import collect, verify
 from rackproof.errors import RackproofError
 from rackproof.verdict.report.clean import clean, clean_lines
@@ -48,7 +49,7 @@ def cli() -> None:
     """
 
 
-for _command in (verify, collect, judge, redact, eligible, probe, launch, recipe, parse, explain):
+for _command in (verify, collect, judge, redact, eligible, probe, launch, triage, recipe, parse, explain):
     cli.add_command(_command)
 
 

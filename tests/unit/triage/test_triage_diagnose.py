@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from triage_logs import API, CORE, ENGINE, ERROR, FAILED, HEALTHY, INFO, OOM, START, TP0, WEIGHTS, judged, traceback
 
@@ -41,6 +41,7 @@ def test_a_log_cut_after_any_line_is_never_wrong(name: str) -> None:
         assert answer.confidence == "" or answer.class_ not in ("none", "unknown")
 
 
+@settings(deadline=None, max_examples=30)
 @given(st.sampled_from(sorted(FAILED)), st.lists(st.integers(0, 30), max_size=12))
 def test_lost_lines_never_give_a_certain_wrong_class(name: str, lost: list[int]) -> None:
     log, _, class_ = FAILED[name]
@@ -50,6 +51,7 @@ def test_lost_lines_never_give_a_certain_wrong_class(name: str, lost: list[int])
         assert answer.class_ == class_ or "Tried to allocate" in answer.lines[-1].raw or "Timed out" in "".join(log)
 
 
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.text(max_size=200), max_size=20))
 def test_any_text_gets_an_answer(texts: list[str]) -> None:
     assert judged(texts).stage in ORDER

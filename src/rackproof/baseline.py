@@ -136,13 +136,8 @@ class _Resolver:
         if layout.hardware != self.hardware.id:
             fitting = sorted(name for name, other in self.recipe.layouts.items() if other.hardware == self.hardware.id)
             raise InputError(cell.source, f"layout {layout.id} is for {layout.hardware}, not {self.hardware.id}", fitting)
-        if layout.tier == "derived" and not self.site.value("allow_derived", default=False):
-            shown = sorted(
-                name for name, other in self.recipe.layouts.items()
-                if other.hardware == self.hardware.id and other.tier in ("official", "vendor")
-            )  # fmt: skip
-            said = f"layout {layout.id} is derived: the recipe site renders it and nobody has shown it running"
-            raise InputError(cell.source, said, f"{', '.join(shown)}; or allow_derived: true in the site")
+        if not self.site.value("allow_derived", default=False):
+            self.recipe.refuse_derived(layout, cell.source)
         return layout
 
     def baseline(self, domain: tuple[str, ...] | None, domain_source: str) -> Baseline:

@@ -68,8 +68,7 @@ def facts_of(node: PlannedNode, evidence: Evidence | None) -> NodeFacts:
     if evidence is None:
         why = "left out by --limit" if node.left_out else "no evidence of this node was given"
         evidence = Evidence(node.name, problem=why)
-    facts = replace(read_facts(evidence), node=node.name)
-    return replace(facts, evidence=evidence.sha256 if evidence.problem is None else Missing(evidence.problem))
+    return replace(read_facts(evidence), node=node.name)
 
 
 def _detected(node: PlannedNode, facts: NodeFacts) -> Fact[Baseline]:

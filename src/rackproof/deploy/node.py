@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyinfra import host as current_host
@@ -136,7 +136,7 @@ def begin() -> Node:
         refuse(error)
     keep_alive(current_host)
     evidence = read(current_host)
-    facts = replace(read_facts(evidence), node=planned.name)
+    facts = read_facts(evidence)
     node = Node(planned.name, planned.site, planned.baseline, facts)
     if evidence.problem is not None:
         node.stop(f"cannot be read, so nothing is changed: {evidence.problem}")

@@ -7,7 +7,6 @@ from typing import Any
 
 from rackproof import hardware as hardware_profiles
 from rackproof import recipes
-from rackproof.errors import InputError
 from rackproof.hardware import Hardware
 from rackproof.launch import rules
 from rackproof.launch.compose import Composer
@@ -40,19 +39,9 @@ def plan_launch(
     cell = site.require("recipe")
     recipe = recipes.load(cell.value, cell.source)
     layout = recipe.layout(layout_id, "LAYOUT")
-    _refuse_derived(layout, recipe, site, example)
+    if not (example or site.value("allow_derived", default=False)):
+        recipe.refuse_derived(layout, layout.source)
     return _Planner(recipe, layout, site, fabric or layout.fabric).launch(nodes, nodes_source, example)
-
-
-def _refuse_derived(layout: Layout, recipe: Recipe, site: Site, example: bool) -> None:
-    if layout.tier != "derived" or example or site.value("allow_derived", default=False):
-        return
-    shown = sorted(
-        name for name, other in recipe.layouts.items()
-        if other.hardware == layout.hardware and other.tier in ("official", "vendor")
-    )  # fmt: skip
-    said = f"layout {layout.id} is derived: the recipe site renders it and nobody has shown it running"
-    raise InputError(layout.source, said, f"{', '.join(shown)}; or allow_derived: true in the site")
 
 
 class _Planner:

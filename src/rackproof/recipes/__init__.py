@@ -215,6 +215,17 @@ class Recipe:
             raise InputError(where, f"layout {layout_id!r} is rejected: {layout.why}", usable)
         return layout
 
+    def refuse_derived(self, layout: Layout, where: str) -> None:
+        """Raise InputError for a layout that nobody has shown running; for sites that do not allow those."""
+        if layout.tier != "derived":
+            return
+        shown = sorted(
+            name for name, other in self.layouts.items()
+            if other.hardware == layout.hardware and other.tier in ("official", "vendor")
+        )  # fmt: skip
+        said = f"layout {layout.id} is derived: the recipe site renders it and nobody has shown it running"
+        raise InputError(where, said, f"{', '.join(shown)}; or allow_derived: true in the site")
+
     def image(self, image_id: str, where: str) -> Image:
         """An image by id; raises InputError naming those there are."""
         if image_id not in self.images:

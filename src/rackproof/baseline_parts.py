@@ -63,7 +63,7 @@ class ImageBaseline:
     index: str
     platform: str | None  # the digest of the host's own architecture, where it is published
     architecture: str  # as OCI spells it
-    cuda_major: int
+    cuda_major: int | None  # None: an image without CUDA
 
     @property
     def reference(self) -> str:

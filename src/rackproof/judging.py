@@ -9,13 +9,14 @@ from pathlib import Path
 from rackproof import hardware as hardware_profiles
 from rackproof import recipes
 from rackproof import site as sites
-from rackproof.baseline import Baseline, resolve, unsupported
+from rackproof.baseline import Baseline, resolve
 from rackproof.errors import InputError
 from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.read import read_facts
 from rackproof.facts import Fact, Missing, NodeFacts, UnitFacts
 from rackproof.inventory import load_targets, planned
 from rackproof.plan import Plan, PlannedNode, Unit
+from rackproof.resolving import unsupported
 from rackproof.verdict.catalogue import requirements
 from rackproof.verdict.evaluate import NodeResult, Result, combine, evaluate_unit, judge_node
 from rackproof.verdict.model import Outcome, Requirement, Severity, Stage, Status, Verdict
@@ -23,6 +24,7 @@ from rackproof.verdict.model import Outcome, Requirement, Severity, Stage, Statu
 # Not in the catalogue: it decides which baseline the catalogue is judged against.
 HARDWARE = Requirement(
     id="host.hardware",
+    code="HST-00",
     layer="host",
     title="The product is one that a hardware profile describes",
     why="Without a profile nothing is expected of a node, and a node of which nothing is expected proves nothing.",

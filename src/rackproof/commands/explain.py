@@ -81,12 +81,16 @@ def _one(page: Page, item: Requirement) -> None:
 def _fields(item: Requirement) -> list[tuple[str, str]]:
     applies = ", ".join(f"{key} = {_value(value)}" for key, value in (item.applies or {}).items())
     fields = {
+        "fault code": item.code,
         "severity": item.severity.value,
         "would break": item.stage.value,
         "why": item.why,
         "remedy": item.remedy,
         "source": "; ".join(item.sources),
         "rests on": ", ".join(item.needs),
+        "one answer for": f"each {item.each.upper()}" if item.each else "",
+        "GPUs by": {"nvidia": "NVIDIA", "amd": "AMD"}.get(item.vendor, ""),
+        "kind": "compares with what was advertised" if item.advertised else "",
         "applies when": applies,
         "otherwise": item.otherwise,
     }

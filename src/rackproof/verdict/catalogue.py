@@ -14,7 +14,9 @@ from rackproof.errors import InputError
 from rackproof.facts import NodeFacts, UnitFacts
 from rackproof.verdict.model import Judgement, Requirement, Severity, Stage
 
-LAYERS = ("host", "gpu_driver", "gpus", "nvlink", "container_runtime", "image", "fleet")
+LAYERS = (
+    "host", "gpu_driver", "gpus", "nvlink", "rdma", "container_runtime", "image", "weights", "serving", "fleet",
+)  # fmt: skip
 EVIDENCE = "host.evidence"  # what every other requirement of a node rests on
 
 NodeCheck = Callable[[NodeFacts, Baseline], Judgement]
@@ -28,8 +30,9 @@ _SCHEMA: dict[str, Any] = {
     "additionalProperties": {
         "type": "object",
         "additionalProperties": False,
-        "required": ["title", "why", "stage", "severity", "sources", "remedy"],
+        "required": ["code", "title", "why", "stage", "severity", "sources", "remedy"],
         "properties": {
+            "code": {"type": "string", "pattern": "^[A-Z]{3}-[0-9]{2,3}$"},
             "title": {"type": "string"},
             "why": {"type": "string"},
             "stage": {"enum": [stage.value for stage in Stage]},
@@ -40,6 +43,9 @@ _SCHEMA: dict[str, Any] = {
             "applies": {"type": "object"},
             "otherwise": {"type": "string"},
             "unsupported": {"type": "boolean"},
+            "vendor": {"enum": ["nvidia", "amd"]},
+            "each": {"enum": ["gpu"]},
+            "advertised": {"type": "boolean"},
         },
         "dependentRequired": {"applies": ["otherwise"]},
     },
@@ -67,6 +73,9 @@ def requirements() -> Mapping[str, Requirement]:
         file = yamlfile.load(path, _SCHEMA)
         for key, fields in file.data.items():
             requirement = _requirement(f"{layer}.{key}", layer, fields)
+            twice = next((other.id for other in found.values() if other.code == requirement.code), None)
+            if twice:
+                raise InputError(file.where(key), f"{twice} has code {requirement.code} already", "a code of its own")
             unknown = [need for need in requirement.needs if need not in found]
             if unknown:
                 raise InputError(file.where(key), f"needs {', '.join(unknown)}", "requirements that stand before it")
@@ -98,5 +107,9 @@ def _requirement(name: str, layer: str, fields: Mapping[str, Any]) -> Requiremen
         applies=fields.get("applies"),
         otherwise=fields.get("otherwise", ""),
         unsupported=fields.get("unsupported", False),
+        code=fields["code"],
+        vendor=fields.get("vendor", ""),
+        each=fields.get("each", ""),
+        advertised=fields.get("advertised", False),
         scope="fleet" if layer == "fleet" else "node",
     )

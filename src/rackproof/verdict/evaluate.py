@@ -12,9 +12,21 @@ from dataclasses import dataclass, replace
 
 from rackproof.baseline import Baseline
 from rackproof.errors import MissingFact
-from rackproof.facts import Missing, NodeFacts, UnitFacts
+from rackproof.facts import Fact, Missing, NodeFacts, UnitFacts
 from rackproof.verdict.catalogue import EVIDENCE, check_of, requirements
-from rackproof.verdict.model import Judgement, Outcome, Requirement, Status, Verdict, verdict_of, worst
+from rackproof.verdict.model import (
+    Judgement,
+    Outcome,
+    Requirement,
+    Status,
+    SubjectOutcome,
+    Verdict,
+    verdict_of,
+    worst,
+)
+from rackproof.verdict.parts import parts_of
+
+VENDORS = {"nvidia": "NVIDIA", "amd": "AMD"}
 
 
 @dataclass(frozen=True)
@@ -60,9 +72,7 @@ def judge_node(facts: NodeFacts, baseline: Baseline, unit: str = "") -> NodeResu
     outcomes = evaluate_node(facts, baseline)
     sha256 = "" if isinstance(facts.evidence, Missing) else facts.evidence
     simulated = baseline.simulated or isinstance(facts.host.simulated, str)
-    return NodeResult(
-        facts.node, baseline.hardware, verdict_of(outcomes), outcomes, sha256, simulated, baseline, unit
-    )
+    return NodeResult(facts.node, baseline.hardware, verdict_of(outcomes), outcomes, sha256, simulated, baseline, unit)
 
 
 def combine(nodes: Sequence[NodeResult], fleet: Sequence[Outcome]) -> Result:
@@ -76,8 +86,10 @@ def combine(nodes: Sequence[NodeResult], fleet: Sequence[Outcome]) -> Result:
 
 def applies(requirement: Requirement, baseline: Baseline) -> bool:
     """Whether the baseline asks for this at all."""
+    if requirement.vendor not in ("", baseline.vendor):
+        return False
     return all(
-        (value is not None) if wanted == "set" else value == wanted
+        (value not in (None, ())) if wanted == "set" else value == wanted
         for value, wanted in ((_lookup(baseline, key), want) for key, want in (requirement.applies or {}).items())
     )
 
@@ -89,9 +101,7 @@ def _lookup(baseline: Baseline, key: str) -> object:
     return value
 
 
-def _judged(
-    wanted: Iterable[Requirement], facts: NodeFacts | UnitFacts, baseline: Baseline
-) -> tuple[Outcome, ...]:
+def _judged(wanted: Iterable[Requirement], facts: NodeFacts | UnitFacts, baseline: Baseline) -> tuple[Outcome, ...]:
     done: dict[str, Outcome] = {}
     for requirement in wanted:
         done[requirement.id] = _outcome(requirement, facts, baseline, done)
@@ -102,7 +112,41 @@ def _outcome(
     requirement: Requirement, facts: NodeFacts | UnitFacts, baseline: Baseline, done: Mapping[str, Outcome]
 ) -> Outcome:
     if not applies(requirement, baseline):
-        return Outcome(requirement, Status.NOT_APPLICABLE, reason=requirement.otherwise)
+        return Outcome(requirement, Status.NOT_APPLICABLE, reason=_why_not(requirement, baseline))
+    outcome = _answer(requirement, facts, baseline, done)
+    if not requirement.each or isinstance(facts, UnitFacts):
+        return outcome
+    subjects = tuple(
+        _subject(name, requirement, part, baseline) for name, part in parts_of(requirement.each, facts, baseline)
+    )
+    return replace(_with_parts(outcome, subjects, done), subjects=subjects)
+
+
+def _why_not(requirement: Requirement, baseline: Baseline) -> str:
+    if requirement.vendor not in ("", baseline.vendor):
+        return f"of GPUs by {VENDORS[requirement.vendor]}, and these are by {VENDORS[baseline.vendor]}"
+    return requirement.otherwise
+
+
+def _subject(name: str, requirement: Requirement, part: Fact[NodeFacts], baseline: Baseline) -> SubjectOutcome:
+    if isinstance(part, Missing):
+        return SubjectOutcome(name, Status.UNKNOWN, reason=part.reason)
+    found = _answer(requirement, part, baseline, {})
+    return SubjectOutcome(name, found.status, found.observed, found.reason)
+
+
+def _with_parts(outcome: Outcome, subjects: Sequence[SubjectOutcome], done: Mapping[str, Outcome]) -> Outcome:
+    """A pass of the node stands only if every part that it should have passes."""
+    lost = [subject for subject in subjects if subject.status is not Status.PASS]
+    if outcome.status is not Status.PASS or (subjects and not lost):
+        return outcome
+    reason = "; ".join(f"{subject.subject}: {subject.reason or subject.observed}" for subject in lost)
+    return _unknown(outcome.requirement, reason or "the baseline expects no part to look at", done)
+
+
+def _answer(
+    requirement: Requirement, facts: NodeFacts | UnitFacts, baseline: Baseline, done: Mapping[str, Outcome]
+) -> Outcome:
     try:
         judgement = check_of(requirement.id)(facts, baseline)
         if not isinstance(judgement, Judgement):

@@ -64,6 +64,10 @@ class Requirement:
     otherwise: str = ""  # the reason given where it does not apply
     unsupported: bool = False  # failing it means "unsupported", not "reject": the self-build mark
     scope: str = "node"  # node | fleet
+    code: str = ""  # fault code for tickets: GPU-02. Never reused, never changed
+    vendor: str = ""  # nvidia | amd: GPUs of the other vendor are not asked; "": all are
+    each: str = ""  # "gpu": one answer for each GPU that the node should have; "": one for the node
+    advertised: bool = False  # a difference means "not as advertised", not "unfit"
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,16 @@ def judge(ok: bool, observed: object, expected: object) -> Judgement:
 
 
 @dataclass(frozen=True)
+class SubjectOutcome:
+    """One requirement on one part of a node: "GPU 3 (00000019:06:00.0)"."""
+
+    subject: str
+    status: Status
+    observed: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class Outcome:
     """One requirement on one node, or on one unit (`nodes` then names those that stand out, else all of the unit)."""
 
@@ -92,6 +106,7 @@ class Outcome:
     blocked_by: str = ""  # id of the requirement at the root
     nodes: tuple[str, ...] = ()
     unit: str = ""
+    subjects: tuple[SubjectOutcome, ...] = ()  # one for each part the node should have, of a requirement that says `each`
 
     @property
     def decides(self) -> bool:

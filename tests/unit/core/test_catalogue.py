@@ -70,7 +70,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     requirements.cache_clear()
 
 
-ONE = "{title: t, why: w, stage: serving, severity: gate, sources: [s], remedy: r}"
+ONE = "{code: ABC-01, title: t, why: w, stage: serving, severity: gate, sources: [s], remedy: r}"
 
 
 def test_a_requirement_without_a_check_and_the_other_way_round(own: Path) -> None:
@@ -90,7 +90,9 @@ def test_a_requirement_without_a_check_and_the_other_way_round(own: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "line", "problem"),
     [
-        (f"one: {ONE}\ntwo: {ONE.replace('remedy: r', 'needs: [host.zero], remedy: r')}\n", 2, "needs host.zero"),
+        (f"one: {ONE}\ntwo: {ONE.replace('remedy: r', 'needs: [host.zero], remedy: r').replace('-01', '-02')}\n", 2, "needs host.zero"),
+        (f"one: {ONE}\ntwo: {ONE}\n", 2, "host.one has code ABC-01 already"),
+        (f"one: {ONE.replace('ABC-01', 'abc')}\n", 1, "one.code is 'abc'"),
         (f"one: {ONE.replace('serving', 'boot')}\n", 1, "one.stage is 'boot'"),
         (f"one: {ONE.replace('gate', 'error')}\n", 1, "one.severity is 'error'"),
         (f"one: {ONE.replace('[s]', '[]')}\n", 1, "one.sources"),

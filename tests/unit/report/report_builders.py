@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from rackproof.baseline import (
-    Baseline,
-    DriverBaseline,
-    GpuBaseline,
-    HostBaseline,
-    ImageBaseline,
-    NvlinkBaseline,
-    RuntimeBaseline,
-)
+from rackproof import site
+from rackproof.baseline import Baseline, resolve
 from rackproof.recipes import Layout
 from rackproof.verdict.evaluate import NodeResult, Result, combine
 from rackproof.verdict.model import Outcome, Requirement, Severity, Stage, Status, verdict_of
@@ -21,20 +15,7 @@ from rackproof.verdict.model import Outcome, Requirement, Severity, Stage, Statu
 P, F, U, N, B = Status.PASS, Status.FAIL, Status.UNKNOWN, Status.NOT_APPLICABLE, Status.BLOCKED
 SHA = "5e" * 32
 LAYOUT = Layout("gb300-tp8", "gb300", "multi_node_tp", 2, "mnnvl", "official", "recipe", tp=8)
-BASELINE = Baseline(
-    recipe="kimi_k3",
-    recipe_commit="0a1b2c3d4e5f",
-    hardware="gb300",
-    layout=LAYOUT,
-    simulated=False,
-    host=HostBaseline("aarch64", ("ubuntu 24.04",)),
-    driver=DriverBaseline(580, "580.82.07", None, "open", ()),
-    gpus=GpuBaseline(4, "NVIDIA GB300", 1, None, (1400.0,), (79,), True),
-    nvlink=NvlinkBaseline("nvl72", 18, 50.0, "Completed", "Success", True, "channel0", None, (), ()),
-    runtime=RuntimeBaseline("docker", "docker-ce", "26.1.0", "1.18.2", None),
-    image=ImageBaseline("docker.io/vllm/vllm-openai", "v0.28.0", "sha256:aa", None, "arm64", 13),
-    packages=None,
-)
+BASELINE = replace(resolve(site.shipped(), hardware_id="gb300"), recipe_commit="0a1b2c3d4e5f", layout=LAYOUT)
 
 
 def need(name: str, severity: Severity = Severity.GATE, stage: Stage = Stage.ENGINE_INIT, **rest: Any) -> Requirement:
@@ -44,6 +25,7 @@ def need(name: str, severity: Severity = Severity.GATE, stage: Stage = Stage.ENG
         "why": f"Why {name} matters.",
         "sources": (f"https://example.com/{name}",),
         "remedy": f"Mend {name}.",
+        "code": f"{layer[:3].upper()}-{len(name):02d}",
         "scope": "fleet" if layer == "fleet" else "node",
     }
     return Requirement(id=name, layer=layer, stage=stage, severity=severity, **{**fields, **rest})

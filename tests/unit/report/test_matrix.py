@@ -15,7 +15,7 @@ from rackproof.verdict.report.matrix import cell, node_rows, unit_rows
         ([(OS, P), (COUNT, N)], "ok"),
         ([(OS, N), (COUNT, N)], "n.a."),
         ([(OS, F), (COUNT, F), (BRANCH, U)], "2 fail"),
-        ([(OS, P), (BRANCH, U), (COUNT, B)], "1 unknown"),
+        ([(OS, P), (BRANCH, U), (COUNT, B)], "1 unkn"),
         ([(OS, P), (COUNT, B)], "blocked"),
         ([(OS, P), (POWER, F)], "1 warn"),
         ([(OS, P), (POWER, U)], "1 warn"),

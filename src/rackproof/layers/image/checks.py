@@ -5,7 +5,7 @@ from __future__ import annotations
 from rackproof.baseline import Baseline
 from rackproof.facts import NodeFacts, known
 from rackproof.layers.readings import all_of, seen
-from rackproof.layers.words import pinned_images, plain_name, recipe_digest, some, version
+from rackproof.layers.words import asked, pinned_images, plain_name, recipe_digest, some, version
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement, judge
 
@@ -32,7 +32,7 @@ def architecture(facts: NodeFacts, baseline: Baseline) -> Judgement:
 
 @check("image.cuda")
 def cuda(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    wanted = baseline.image.cuda_major
+    wanted = asked(baseline.image.cuda_major)
     images = known(some(pinned_images(facts, baseline), "image with the baseline's digest is on the node"))
     readings = {
         image.id: seen(image.cuda_version, lambda found: version(found, "CUDA_VERSION").major == wanted)

@@ -61,6 +61,7 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
     requirement = outcome.requirement
     return {
         "requirement": requirement.id,
+        "code": requirement.code,
         "title": requirement.title,
         "status": outcome.status.value,
         "severity": requirement.severity.value,
@@ -72,6 +73,16 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
         "why": requirement.why,
         "source": "; ".join(requirement.sources),
         "remedy": requirement.remedy,
+        "advertised": requirement.advertised,
+        "subjects": [
+            {
+                "subject": _text(part.subject),
+                "status": part.status.value,
+                "observed": _text(part.observed),
+                "reason": _text(part.reason),
+            }
+            for part in outcome.subjects
+        ],
     }
 
 

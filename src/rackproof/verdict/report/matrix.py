@@ -11,6 +11,7 @@ from rackproof.verdict.model import Outcome, Severity, Status, Verdict, verdict_
 from rackproof.verdict.report.words import outcomes_by_unit
 
 NODE_LAYERS = tuple(layer for layer in LAYERS if layer != "fleet")
+HEADS = {"gpu_driver": "driver", "container_runtime": "runtime"}  # where a layer's own name is too wide for a table
 _ORDER = (Verdict.REJECT, Verdict.UNSUPPORTED, Verdict.UNDETERMINED, Verdict.ACCEPT)
 
 
@@ -37,7 +38,7 @@ def cell(outcomes: Sequence[Outcome]) -> Cell:
     gates = [outcome.status for outcome in outcomes if outcome.decides]
     for kind in (Status.FAIL, Status.UNKNOWN):
         if kind in gates:
-            return Cell(kind.value, f"{gates.count(kind)} {kind.value}")
+            return Cell(kind.value, f"{gates.count(kind)} {'unkn' if kind is Status.UNKNOWN else kind.value}")
     if Status.BLOCKED in gates:
         return Cell("blocked", "blocked")
     bad = (Status.FAIL, Status.UNKNOWN, Status.BLOCKED)

@@ -11,7 +11,7 @@ from rackproof.verdict.model import Status
 from rackproof.verdict.report import words
 from rackproof.verdict.report.findings import Finding, Variant, findings, not_asked, not_proven
 from rackproof.verdict.report.fold import counted, fold, shortened
-from rackproof.verdict.report.matrix import NODE_LAYERS, Row, node_rows, unit_rows
+from rackproof.verdict.report.matrix import HEADS, NODE_LAYERS, Row, node_rows, unit_rows
 from rackproof.verdict.report.page import Options, Page, pad
 
 MAX_ROWS = 40
@@ -19,6 +19,7 @@ MAX_VARIANTS = 6
 MAX_IDS = 6
 UNIT_NODES = 48  # characters for the nodes of units
 GAP = "  "
+ROOMY = 110  # columns from which on a table has room between its columns
 
 _CELL_STYLE = {
     "ok": "green",
@@ -72,7 +73,7 @@ def _headline(page: Page, result: Result) -> None:
 def _matrix(page: Page, result: Result) -> None:
     if result.nodes:
         page.line()
-        _table(page, "nodes", NODE_LAYERS, node_rows(result))
+        _table(page, "nodes", [HEADS.get(layer, layer) for layer in NODE_LAYERS], node_rows(result))
     if result.fleet:
         page.line()
         _table(page, "units", ("fleet",), unit_rows(result))
@@ -81,32 +82,33 @@ def _matrix(page: Page, result: Result) -> None:
 def _table(page: Page, head: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
     """Aligned columns: a mark for the verdict, the folded names, how many they are, a cell a layer."""
     shown = rows[:MAX_ROWS]
+    gap = GAP if page.options.width >= ROOMY else " "
     counts = [str(len(row.names)) if len(row.names) > 1 else "" for row in shown]
     widths = [max(map(len, counts))] + [
         max(len(name), *(len(row.cells[i].text) for row in shown)) for i, name in enumerate(columns)
     ]
-    room = page.options.width - 2 - sum(width + len(GAP) for width in widths)
+    room = page.options.width - 2 - sum(width + len(gap) for width in widths)
     room = max(16, room - UNIT_NODES if shown[0].nodes else room)
     names = [page.wrapped(shortened(fold(row.names, page.ascii), 3 * room - 16), room) for row in shown]
     room = max(cell_len(part) for parts in [*names, [head]] for part in parts)
     titles = ["", *columns]
-    title = "".join(GAP + pad(name, width) for name, width in zip(titles, widths, strict=True))
-    page.line((f"  {pad(head, room)}{title}{GAP}{'nodes' if shown[0].nodes else ''}", "bold"))
+    title = "".join(gap + pad(name, width) for name, width in zip(titles, widths, strict=True))
+    page.line((f"  {pad(head, room)}{title}{gap}{'nodes' if shown[0].nodes else ''}", "bold"))
     for row, count, parts in zip(shown, counts, names, strict=True):
-        _row(page, row, [pad(part, room) for part in parts], count.rjust(widths[0]), widths[1:])
+        _row(page, row, [pad(part, room) for part in parts], count.rjust(widths[0]), widths[1:], gap)
     if len(rows) > MAX_ROWS:
         rest = sum(len(row.names) for row in rows[MAX_ROWS:])
         page.paragraph(f"and {rest} more {head} in {len(rows) - MAX_ROWS} more rows (all in --json)", "dim")
 
 
-def _row(page: Page, row: Row, names: Sequence[str], count: str, widths: Sequence[int]) -> None:
+def _row(page: Page, row: Row, names: Sequence[str], count: str, widths: Sequence[int], gap: str) -> None:
     mark = page.mark(words.VERDICT_MARK[row.verdict], words.VERDICT_ASCII[row.verdict])
     cells: list[str | tuple[str, str]] = []
     for cell, width in zip(row.cells, widths, strict=True):
-        cells += [GAP, (pad(cell.text, width), _CELL_STYLE[cell.kind])]
+        cells += [gap, (pad(cell.text, width), _CELL_STYLE[cell.kind])]
     if row.nodes:
-        cells += [GAP, (shortened(fold(row.nodes, page.ascii), UNIT_NODES), "dim")]
-    page.line((mark, words.VERDICT_STYLE[row.verdict]), " ", names[0], GAP, (count, "dim"), *cells)
+        cells += [gap, (shortened(fold(row.nodes, page.ascii), UNIT_NODES), "dim")]
+    page.line((mark, words.VERDICT_STYLE[row.verdict]), " ", names[0], gap, (count, "dim"), *cells)
     for name in names[1:]:
         page.line("  ", name)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from rackproof.baseline import Baseline
 from rackproof.errors import MissingFact
 from rackproof.facts import Fact, Missing, NodeFacts, UnitFacts
+from rackproof.soundness import sound
 from rackproof.verdict.catalogue import EVIDENCE, check_of, requirements
 from rackproof.verdict.model import (
     Judgement,
@@ -58,13 +59,20 @@ class Result:
 
 def evaluate_node(facts: NodeFacts, baseline: Baseline) -> tuple[Outcome, ...]:
     """Every node requirement judged on one node, in catalogue order."""
-    return _judged((r for r in requirements().values() if r.scope == "node"), facts, baseline)
+    return _judged((r for r in requirements().values() if r.scope == "node"), sound(facts), baseline)
 
 
 def evaluate_unit(unit: UnitFacts, baseline: Baseline) -> tuple[Outcome, ...]:
     """Every fleet requirement judged on one unit."""
+    nodes = {name: node if isinstance(node, Missing) else sound(node) for name, node in unit.nodes.items()}
+    unit = replace(unit, nodes=nodes)
     outcomes = _judged((r for r in requirements().values() if r.scope == "fleet"), unit, baseline)
     return tuple(replace(outcome, unit=unit.name, nodes=unit.declared) for outcome in outcomes)
+
+
+def judge_one(requirement: Requirement, facts: NodeFacts, baseline: Baseline) -> Outcome:
+    """One requirement by itself on one node: unknown where it is blocked in the catalogue's order."""
+    return _outcome(requirement, sound(facts), baseline, {})
 
 
 def judge_node(facts: NodeFacts, baseline: Baseline, unit: str = "") -> NodeResult:

@@ -15,8 +15,12 @@ def parts_of(kind: str, facts: NodeFacts, baseline: Baseline) -> list[Part]:
     """The parts of one kind ("gpu"): those the node should have, and any beyond them that it lists."""
     if kind != "gpu":
         raise ValueError(f"requirements know no parts of kind {kind!r}")
-    listed = _amd_gpus(facts) if baseline.vendor == "amd" else _nvidia_gpus(facts)
     wanted = range(baseline.gpus.count)
+    listed: Fact[dict[int, Part]]
+    try:
+        listed = _amd_gpus(facts) if baseline.vendor == "amd" else _nvidia_gpus(facts)
+    except Exception as error:  # facts of a kind that no parser should give: still one answer a part, and none a pass
+        listed = Missing(f"the GPUs listed could not be understood: {type(error).__name__}: {error}")
     if isinstance(listed, Missing):
         return [(f"GPU {index}", listed) for index in wanted]
     missing = Missing(f"{len(listed)} of {len(wanted)} GPUs were listed, and this is none of them")

@@ -107,13 +107,15 @@ def test_an_absent_fact_leaves_its_gates_open(hardware: str) -> None:
 @pytest.mark.parametrize("hardware", HARDWARE)
 def test_garbage_satisfies_no_gate(hardware: str) -> None:
     facts = healthy(hardware)
+    satisfied = []
     for path, wanted in reads(hardware).items():
         for nonsense in NONSENSE:
             if nonsense == at(facts, path) or named(path) in ONLY_NAMED:
                 continue  # an empty list of errors is what a healthy node has
             after = gates(changed(facts, path, nonsense), hardware, wanted)
             passed = {name for name, status in after.items() if status is Status.PASS}
-            assert not passed, (named(path), nonsense, passed)
+            satisfied += [(named(path), nonsense, passed)] if passed else []
+    assert not satisfied
 
 
 # Places that a gate takes along without judging what stands there.
@@ -122,5 +124,7 @@ ONLY_NAMED = {
     "kernel_log.source": "says which tool the lines are of",
     "nvlink.imex_domain.peers.0.host": "what a peer is called; which addresses belong is judged by nvlink.imex_nodes",
     "nvlink.imex_domain.peers.1.host": "the same",
+    "runtime.images.0.id": "what an image is called here; its digest says which it is",
+    "runtime.images.0.tags": "the same, and an image without a tag is still the image",
     "runtime.cdi_specs.0.path": "what a file is called; its content is judged",
 }

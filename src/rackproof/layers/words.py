@@ -19,6 +19,7 @@ A = TypeVar("A")
 
 GIB = 1024**3
 _VERSION = re.compile(r"(\d+(?:\.\d+)+)(?:[-+~].*)?")  # 580.126.20, and 26.1.5+dfsg1 as Debian's docker says it
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _PACKAGE_VERSION = re.compile(r"(?:\d+:)?(\d+(?:\.\d+)*)")  # epoch:upstream-revision
 
 
@@ -107,6 +108,11 @@ def upstream(package_version: str) -> str:
     """The packaged software's own version: "3:580.126.20-1ubuntu1" is 580.126.20."""
     match = _PACKAGE_VERSION.match(package_version)
     return match[1] if match else ""
+
+
+def sha256_of(text: str) -> Fact[str]:
+    """The text itself, when it is a sha256 in hexadecimal."""
+    return text if _SHA256.fullmatch(text) else Missing(f"{text!r} is not a sha256")
 
 
 def sound_version(text: str, what: str) -> str:

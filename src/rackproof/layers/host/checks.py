@@ -5,7 +5,7 @@ from __future__ import annotations
 from rackproof.baseline import Baseline
 from rackproof.facts import Fact, NodeFacts, known
 from rackproof.layers.readings import Reading, all_of, either, of, seen
-from rackproof.layers.words import absence, as_rendered, is_off, service, service_words
+from rackproof.layers.words import absence, as_rendered, is_off, service, service_words, sha256_of
 from rackproof.managed import UPGRADES, managed_files
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement, judge
@@ -13,8 +13,8 @@ from rackproof.verdict.model import Judgement, judge
 
 @check("host.evidence")
 def evidence(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    sha256 = known(facts.evidence)
-    return judge(bool(sha256), f"complete evidence, sha256 {sha256}", "complete evidence")
+    sha256 = known(of(facts.evidence, sha256_of))
+    return judge(True, f"complete evidence, sha256 {sha256}", "complete evidence")
 
 
 @check("host.selfbuild")

@@ -50,6 +50,7 @@ lock:
 
 docs: $(VENV)/.ready
 	$(BIN)/rackproof explain --markdown > docs/requirements.md
+	cp src/rackproof/schemas/verdict.schema.json docs/verdict.schema.json
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

@@ -18,6 +18,7 @@ from pathlib import Path
 BIN = Path(sys.executable).parent
 ROOT = Path(__file__).resolve().parent.parent
 INVENTORY, DEPLOY = "inventories/lab.py", "deploys/k3.py"
+REPORTS, FILES = ROOT / "demo", {"json": "rejected.json", "html": "rejected.html", "letter": "rejected.md"}
 FAULTY, FAULT, REQUIREMENT = "tray02", "fabric-incomplete", "nvlink.fabric_state"
 
 
@@ -32,7 +33,8 @@ def main() -> int:
     code = 1
     try:
         steps()
-        print(f"\nDemo complete in {time.monotonic() - started:.0f} s. Simulated: nothing above is a GPU result.")
+        print(f"\nThe rejected rack, to look at: {REPORTS.name}/{FILES['html']}; to send: {REPORTS.name}/{FILES['letter']}")
+        print(f"Demo complete in {time.monotonic() - started:.0f} s. Simulated: nothing above is a GPU result.")
         code = 0
     except Broken as broken:
         print(f"\ndemo: {broken}", file=sys.stderr)
@@ -84,12 +86,10 @@ def nothing_changed() -> None:
 
 def names_the_fault() -> None:
     """The verdict must reject, and say which tray and which requirement."""
-    report = ROOT / ".demo-report.json"
-    try:
-        run("The verdict names the tray and the requirement", f"rackproof verify {INVENTORY} --json {report}", expect=1)
-        document = json.loads(report.read_text())
-    finally:
-        report.unlink(missing_ok=True)
+    REPORTS.mkdir(exist_ok=True)
+    files = " ".join(f"--{kind} {REPORTS.name}/{name}" for kind, name in FILES.items())
+    run("The verdict names the tray and the requirement", f"rackproof verify {INVENTORY} {files}", expect=1)
+    document = json.loads((REPORTS / FILES["json"]).read_text())
     red = {(n["node"], o["requirement"]) for n in document["nodes"] for o in n["outcomes"] if o["status"] == "fail"}
     if (FAULTY, REQUIREMENT) not in red or {node for node, _ in red} != {FAULTY}:
         raise Broken(f"expected {REQUIREMENT} to fail on {FAULTY} and on no other, got {sorted(red)}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rackproof.commands.completion import requirement_ids
 from rackproof.commands.options import debug
 from rackproof.commands.output import say
 from rackproof.errors import InputError
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="The requirements: why, stage, source, remedy.")
-@click.argument("requirement", required=False)
+@click.argument("requirement", required=False, shell_complete=requirement_ids)
 @click.option("--markdown", "as_markdown", is_flag=True, help="The whole catalogue as Markdown.")
 @click.option("--plain", is_flag=True, help="ASCII, no colour.")
 @debug

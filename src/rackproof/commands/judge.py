@@ -33,6 +33,11 @@ def judge(
 ) -> int:  # fmt: skip
     """Judge evidence: bundles (.tar.gz or directory), folders of bundles, raw probe output, or - for standard input.
 
+    \b
+    rackproof judge node01.txt node02.txt --hardware b300
+    rackproof judge evidence/ --inventory inventories/gb300.py --html report.html
+    ssh root@node01 sh < probe.sh | rackproof judge -
+
     Exit code: 0 accept, 1 reject, 2 undetermined, 3 the tool or its input failed, 4 unsupported (self-build).
     """
     from rackproof.judging import judge_all, plan_for_evidence
@@ -55,7 +60,7 @@ def judge(
         plan = plan.limited(expand(chosen.limit, "--limit"))
         evidence = {node.name: evidence[node.name] for node in plan.to_read if node.name in evidence}
     result = judge_all(plan, evidence)
-    output.emit(result, wanted)
+    output.emit(result, wanted, evidence.get)
     return result.verdict.exit_code
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
+
+from rackproof.commands.completion import hardware_ids, layout_ids
 
 Command = Callable[..., Any]
 PATH = click.Path(path_type=Path)
@@ -60,11 +62,12 @@ def inputs(function: Command) -> Command:
 
     return _added(
         call,
-        click.option("--hardware", metavar="ID", help="GPU product, e.g. gb300. Default: detected."),
-        click.option("--layout", metavar="ID", help="Layout of the recipe. Default: the official one of the product."),
+        click.option("--hardware", metavar="ID", shell_complete=hardware_ids, help="GPU product, e.g. gb300. Default: detected."),
+        click.option("--layout", metavar="ID", shell_complete=layout_ids,
+                     help="Layout of the recipe. Default: the official one of the product."),
         click.option("--site", metavar="FILE", type=PATH, help="Site values (YAML) on top of the shipped defaults."),
         click.option("--limit", metavar="NODESET", help="Only these nodes, e.g. tray[01-04]; the rest is unknown."),
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,21 +78,41 @@ class Outputs:
     junit: str | None
     quiet: bool
     plain: bool
+    others: Mapping[str, str] = field(default_factory=dict)  # format -> file
+    github: bool = False
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Format -> file, `-` for standard output."""
+        named = {"json": self.json, "junit": self.junit, **self.others}
+        return {name: target for name, target in named.items() if target is not None}
+
+
+FORMATS = {  # format -> what --help says of it
+    "json": "Report as JSON (docs/verdict.schema.json); '-': standard output, the text goes to stderr.",
+    "html": "Report as one self-contained HTML file.",
+    "letter": "What to send to the provider, as Markdown.",
+    "junit": "Report as JUnit XML.",
+    "prometheus": "Verdicts and outcomes as a text file for Prometheus' node exporter.",
+    "gitlab": "Findings as a GitLab code quality report.",
+}
 
 
 def outputs(function: Command) -> Command:
-    """Adds --json, --junit, --quiet and --plain, as one argument `wanted`."""
+    """Adds an option for each format, --github, --quiet and --plain, as one argument `wanted`."""
 
     @wraps(function)
-    def call(*args: Any, json: str | None, junit: str | None, quiet: bool, plain: bool, **rest: Any) -> Any:
-        if json == junit == "-":
-            raise click.UsageError("--json and --junit cannot both write to standard output")
-        return function(*args, wanted=Outputs(json, junit, quiet, plain), **rest)
+    def call(*args: Any, github: bool, quiet: bool, plain: bool, **rest: Any) -> Any:
+        files = {name: target for name in FORMATS if (target := rest.pop(name)) is not None}
+        if len(set(files.values())) < len(files):
+            raise click.UsageError(f"--{' and --'.join(files)} cannot write to the same place")
+        json, junit = files.pop("json", None), files.pop("junit", None)
+        return function(*args, wanted=Outputs(json, junit, quiet, plain, files, github), **rest)
 
     return _added(
         call,
-        click.option("--json", metavar="FILE", help="Report as JSON; '-': standard output, the text goes to stderr."),
-        click.option("--junit", metavar="FILE", help="Report as JUnit XML; '-': as above."),
+        *(click.option(f"--{name}", metavar="FILE", help=words) for name, words in FORMATS.items()),
+        click.option("--github", is_flag=True, help="Findings as GitHub workflow annotations, after the report."),
         click.option("--quiet", "-q", is_flag=True, help="One line."),
         click.option("--plain", is_flag=True, help="ASCII, no colour. NO_COLOR is respected as well."),
     )

@@ -15,6 +15,7 @@ from rackproof.errors import InputError
 
 if TYPE_CHECKING:
     from rackproof.verdict.evaluate import Result
+    from rackproof.verdict.report.html.page import Look
 
 
 def say(text: str, stream: TextIO | None = None) -> None:
@@ -68,8 +69,8 @@ def _umask() -> int:
 
 def check(wanted: Outputs) -> None:
     """Refuse a place that cannot be written before minutes are spent on reading nodes."""
-    for target in (wanted.json, wanted.junit):
-        if target is None or target == "-":
+    for target in wanted.files.values():
+        if target == "-":
             continue
         path = Path(os.path.realpath(target))
         if path.is_dir():
@@ -78,20 +79,28 @@ def check(wanted: Outputs) -> None:
             raise InputError(target, f"there is no directory {path.parent}", "a file in a directory that exists")
 
 
-def emit(result: Result, wanted: Outputs) -> None:
-    """Write every report that was asked for. The files come first: they are what somebody else waits for."""
-    from rackproof.verdict.report import json_report, junit, terminal
+def emit(result: Result, wanted: Outputs, look: Look) -> None:
+    """Write every report that was asked for. The files come first: they are what somebody else waits for.
+
+    `look` gives the evidence of a node by its name, for reports that quote it.
+    """
+    from rackproof.verdict.report import annotations, html, json_report, junit, letter, prometheus, terminal
     from rackproof.verdict.report.page import options_for
 
-    renderers: list[tuple[str | None, Callable[[Result], str]]] = [
-        (wanted.json, json_report.render),
-        (wanted.junit, junit.render),
-    ]
-    stream = sys.stderr if "-" in (wanted.json, wanted.junit) else sys.stdout
+    renderers: dict[str, Callable[[], str]] = {
+        "json": lambda: json_report.render(result),
+        "html": lambda: html.render(result, look),
+        "letter": lambda: letter.render(result, look),
+        "junit": lambda: junit.render(result),
+        "prometheus": lambda: prometheus.render(result, look),
+        "gitlab": lambda: annotations.gitlab(result),
+    }
+    stream = sys.stderr if "-" in wanted.files.values() else sys.stdout
     try:
-        for target, renderer in renderers:
-            if target is not None:
-                write(target, renderer(result))
+        for name, target in wanted.files.items():
+            write(target, renderers[name]())
     finally:  # a full disk must not cost the reader what was found out
         options = options_for(stream, quiet=wanted.quiet, plain=wanted.plain)
         say(terminal.render(result, options), stream)
+    if wanted.github:
+        say(annotations.github(result))

@@ -30,14 +30,20 @@ def verify(targets: tuple[str, ...], chosen: Inputs, how: Reading, wanted: Outpu
 
     TARGET is an inventory file (inventories/gb300.py), a nodeset (root@tray[01-18]) or @local.
 
+    \b
+    rackproof verify root@node[01-02] --hardware b300
+    rackproof verify inventories/gb300.py --html report.html --json report.json
+    rackproof verify inventories/gb300.py --limit 'rack1-tray[03-04]' --letter provider.md
+
     Exit code: 0 accept, 1 reject, 2 undetermined, 3 the tool or its input failed, 4 unsupported (self-build).
     """
     from rackproof.judging import judge_all
 
     output.check(wanted)
     plan = _plan(targets, chosen)
-    result = judge_all(plan, read_nodes(plan, how, wanted.quiet))
-    output.emit(result, wanted)
+    evidence = read_nodes(plan, how, wanted.quiet)
+    result = judge_all(plan, evidence)
+    output.emit(result, wanted, evidence.get)
     return result.verdict.exit_code
 
 
@@ -58,8 +64,14 @@ def collect(
 ) -> int:  # fmt: skip
     """Read nodes and keep the evidence, to be judged later or elsewhere with `rackproof judge DIR`.
 
-    A node that could not be read leaves a file that says why. Exit code: 0 when all were read, else 3.
+    A node that could not be read leaves a file that says why. Exit code: 0 when all were read, else 3. Ctrl-C keeps what
+    was read until then.
+
+    \b
+    rackproof collect inventories/gb300.py --to evidence/
+    rackproof judge evidence/ --inventory inventories/gb300.py
     """
+    from rackproof.evidence.evidence import Interrupted
     from rackproof.verdict.report.fold import counted
 
     if redact != (key is not None):
@@ -67,15 +79,23 @@ def collect(
     plan = _plan(targets, chosen)
     names = [node.name for node in plan.to_read]
     places(folder, names)  # refuses before anything is read
-    evidence = read_nodes(plan, how, quiet, nonce)
+    try:
+        evidence = read_nodes(plan, how, quiet, nonce)
+    except Interrupted as stopped:  # what was read until now is whole, and says of the others that they were not
+        keep(folder, redacted_if(key, [stopped.evidence[name] for name in names], folder), sign)
+        raise
     kept = [evidence[name] for name in names]
-    keep(folder, kept if key is None else redacted(kept, key, folder), sign)
+    keep(folder, redacted_if(key, kept, folder), sign)
     if not quiet:
         output.say(f"evidence of {counted(names)} is in {folder}\n")
     missed = [name for name in names if evidence[name].problem is not None]
     if missed:
         raise RackproofError(f"no complete evidence of {counted(missed)}: {evidence[missed[0]].problem}")
     return 0
+
+
+def redacted_if(key: Path | None, evidence: list[Evidence], folder: Path) -> list[Evidence]:
+    return evidence if key is None else redacted(evidence, key, folder)
 
 
 def _plan(targets: tuple[str, ...], chosen: Inputs) -> Plan:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackproof.errors import RackproofError
-from rackproof.evidence.evidence import Evidence
+from rackproof.evidence.evidence import Evidence, Interrupted
 from rackproof.evidence.probe import assemble
 from rackproof.evidence.stream import parse_stream
 from rackproof.evidence.tools import commands
@@ -85,9 +85,15 @@ def collect(
         if not found:
             raise
         unread = str(error)  # what was read before is still good
+    except KeyboardInterrupt:
+        raise Interrupted(_all(plan, found, "interrupted before this node was read")) from None
+    on_event(Event("done", ""))
+    return _all(plan, found, unread)
+
+
+def _all(plan: Plan, found: dict[str, Evidence], unread: str) -> dict[str, Evidence]:
     for node in plan.to_read:
         found.setdefault(node.name, Evidence(node.name, problem=unread))
-    on_event(Event("done", ""))
     return found
 
 

@@ -43,3 +43,11 @@ class Evidence:
     def refused(self, reason: str | None) -> Evidence:
         """The same node's evidence proving nothing, for this reason; unchanged where there is none."""
         return self if reason is None else replace(self, sections={}, problem=reason)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while nodes were read. `evidence` holds every node by name; those not read yet carry the reason."""
+
+    def __init__(self, evidence: Mapping[str, Evidence]) -> None:
+        super().__init__("interrupted")
+        self.evidence = evidence

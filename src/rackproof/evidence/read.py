@@ -6,9 +6,13 @@ parser that fails in a way nobody thought of.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any
 
 from rackproof.evidence.evidence import Evidence
+from rackproof.evidence.sections import Section
 from rackproof.evidence.tools import (
     amd,
     amd_smi,
@@ -74,7 +78,56 @@ def read_facts(evidence: Evidence) -> NodeFacts:
     )
 
 
+class Kept:
+    """What parsers made of one evidence, and which sections each asked for.
+
+    Evidence that differs in one section is then read again at the price of the parsers that asked for that section.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Callable[[Evidence], Any], tuple[Mapping[str, Section | None], Any]] = {}
+
+    def read(self, parse: Callable[[Evidence], Fact[T]], evidence: Evidence) -> Fact[T]:
+        """The fact, by the parser only where one of its sections is another than last time."""
+        asked, fact = self._known.get(parse, ({}, None))
+        if fact is not None and all(evidence.sections.get(name) is section for name, section in asked.items()):
+            return fact  # type: ignore[no-any-return]
+        recorded: dict[str, Section | None] = {}
+        fact = _parsed(parse, replace(evidence, sections=_Recorded(evidence.sections, recorded)))
+        self._known.setdefault(parse, (recorded, fact))
+        return fact
+
+
+class _Recorded(dict[str, Section]):
+    """Sections that note which of them somebody looked for."""
+
+    def __init__(self, sections: Mapping[str, Section], asked: dict[str, Section | None]) -> None:
+        super().__init__(sections)
+        self._asked = asked
+
+    def __contains__(self, name: object) -> bool:
+        self._asked[str(name)] = self.get(str(name))
+        return super().__contains__(name)
+
+
+_kept: ContextVar[Kept | None] = ContextVar("kept", default=None)
+
+
+def read_again(evidence: Evidence, kept: Kept) -> NodeFacts:
+    """`read_facts`, sharing the work with earlier calls that were given the same `kept`."""
+    token = _kept.set(kept)
+    try:
+        return read_facts(evidence)
+    finally:
+        _kept.reset(token)
+
+
 def _read(parse: Callable[[Evidence], Fact[T]], evidence: Evidence) -> Fact[T]:
+    kept = _kept.get()
+    return _parsed(parse, evidence) if kept is None else kept.read(parse, evidence)
+
+
+def _parsed(parse: Callable[[Evidence], Fact[T]], evidence: Evidence) -> Fact[T]:
     """A fact, even where its parser has a defect that some hostile or strange output found."""
     try:
         return parse(evidence)

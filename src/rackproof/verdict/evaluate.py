@@ -121,7 +121,7 @@ def _outcome(
 ) -> Outcome:
     if not applies(requirement, baseline):
         return Outcome(requirement, Status.NOT_APPLICABLE, reason=_why_not(requirement, baseline))
-    outcome = _answer(requirement, facts, baseline, done)
+    outcome = answer(requirement, facts, baseline, done)
     if not requirement.each or isinstance(facts, UnitFacts):
         return outcome
     subjects = tuple(
@@ -139,7 +139,7 @@ def _why_not(requirement: Requirement, baseline: Baseline) -> str:
 def _subject(name: str, requirement: Requirement, part: Fact[NodeFacts], baseline: Baseline) -> SubjectOutcome:
     if isinstance(part, Missing):
         return SubjectOutcome(name, Status.UNKNOWN, reason=part.reason)
-    found = _answer(requirement, part, baseline, {})
+    found = answer(requirement, part, baseline, {})
     return SubjectOutcome(name, found.status, found.observed, found.reason)
 
 
@@ -152,9 +152,10 @@ def _with_parts(outcome: Outcome, subjects: Sequence[SubjectOutcome], done: Mapp
     return _unknown(outcome.requirement, reason or "the baseline expects no part to look at", done)
 
 
-def _answer(
+def answer(
     requirement: Requirement, facts: NodeFacts | UnitFacts, baseline: Baseline, done: Mapping[str, Outcome]
 ) -> Outcome:
+    """What one check says of these facts. `done` are earlier outcomes, one of which may be what blocks this one."""
     try:
         judgement = check_of(requirement.id)(facts, baseline)
         if not isinstance(judgement, Judgement):

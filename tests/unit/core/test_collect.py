@@ -20,6 +20,7 @@ from rackproof import site as sites
 from rackproof.errors import RackproofError
 from rackproof.evidence import collect as collecting
 from rackproof.evidence.collect import Event, collect, new_nonce, probe_program
+from rackproof.evidence.evidence import Interrupted
 from rackproof.evidence.tools import commands
 from rackproof.inventory import load_targets
 from rackproof.managed import PATHS
@@ -115,8 +116,9 @@ def test_a_listener_that_fails_ends_the_worker(fake_worker: FakeWorker) -> None:
     def interrupted(event: Event) -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as stopped:
         collect(plan("a"), on_event=interrupted)
+    assert isinstance(stopped.value, Interrupted) and set(stopped.value.evidence) == {"a"}
     assert [process.wait(timeout=30) for process in started] == [-15]
 
 

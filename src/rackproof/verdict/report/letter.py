@@ -1,0 +1,172 @@
+"""What to send to the provider: what was promised, what was found, how to see it again. Markdown.
+
+Every statement is an outcome of the evidence or a value of the baseline, and names its fault code. Text from hosts
+stands in code spans and blocks only, so that it cannot become a link, an image or markup.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from rackproof.baseline import Baseline
+from rackproof.evidence.evidence import Evidence
+from rackproof.verdict.evaluate import NodeResult, Result
+from rackproof.verdict.model import Severity, Status
+from rackproof.verdict.report import words
+from rackproof.verdict.report.clean import NAME_CHARS, clean
+from rackproof.verdict.report.findings import Finding, Variant, findings
+from rackproof.verdict.report.fold import counted
+from rackproof.verdict.report.proof import Excerpt, cat, proofs
+
+Look = Callable[[str], Evidence | None]
+QUOTED = 12  # nodes whose raw evidence is quoted
+
+_TICKS = re.compile("`+")
+
+
+def render(result: Result, look: Look) -> str:
+    """The letter. Ends in a newline."""
+    groups = _grouped(findings(result))
+    excerpts = _excerpts(result, [finding for found in groups.values() for finding in found], look)
+    lines = [*_head(result), *_promised(result)]
+    for title, found in groups.items():
+        if found:
+            lines += ["", f"## {title}"]
+        for finding in found:
+            lines += _finding(finding, excerpts)
+    if not any(groups.values()):
+        lines += ["", "Nothing was found that differs from what was asked."]
+    return "\n".join([*lines, *_evidence(result, look)]) + "\n"
+
+
+def _grouped(found: Sequence[Finding]) -> dict[str, list[Finding]]:
+    groups: dict[str, list[Finding]] = {
+        "Fix before handover": [], "Affects the price": [], "Could not be determined": [], "For information": [],
+    }  # fmt: skip
+    for finding in found:
+        groups[_group(finding)].append(finding)
+    return groups
+
+
+def _group(finding: Finding) -> str:
+    if finding.failed and finding.requirement.advertised:
+        return "Affects the price"
+    if finding.gate:
+        return "Fix before handover" if finding.failed else "Could not be determined"
+    warn = finding.requirement.severity is Severity.WARN
+    return "Affects the price" if warn and finding.failed else "For information"
+
+
+def _head(result: Result) -> list[str]:
+    lines = [f"# {result.verdict.value.capitalize()}: {words.meaning(result)}", ""]
+    if result.simulated:
+        lines += [f"**{words.SIMULATED}.**", ""]
+    lines.append(f"Nodes: {_code(counted((node.node for node in result.nodes), limit=2000))}")
+    lines += [
+        "",
+        "The nodes were read once, without changing anything on them. Each statement below can be checked with the",
+    ]
+    lines += ["command that stands beside it; the evidence as it was received is identified at the end."]
+    return lines
+
+
+def _promised(result: Result) -> list[str]:
+    lines = ["", "## What was asked for", ""]
+    for baseline in words.baselines(result):
+        for label, text in _terms(baseline):
+            lines.append(f"- {label}: {_code(text)}")
+    return (
+        lines
+        if len(lines) > 3
+        else [*lines, "No hardware profile could be chosen, so nothing was expected of these nodes."]
+    )
+
+
+def _terms(baseline: Baseline) -> list[tuple[str, str]]:
+    gpus = baseline.gpus
+    offered = [
+        (f"offered, {key.removeprefix('offer.')}", _offered(baseline, key))
+        for key in sorted(baseline.provenance)
+        if key.startswith("offer.") and _offered(baseline, key)
+    ]
+    return [
+        ("product", f"{gpus.count} x {gpus.product} a node"),
+        ("memory of a GPU", f">= {gpus.memory_bytes_min / 1024**3:.1f} GiB"),
+        ("to run", f"{baseline.recipe}, layout {baseline.layout.id} ({baseline.layout.tier})"),
+        ("recipe", f"vllm-project/recipes@{baseline.recipe_commit[:12]}"),
+        *offered,
+    ]
+
+
+def _offered(baseline: Baseline, key: str) -> str:
+    value: object = baseline
+    for part in key.split("."):
+        value = getattr(value, part, None)
+    return "" if value in (None, ()) else str(value)
+
+
+def _finding(finding: Finding, excerpts: dict[str, dict[str, tuple[Excerpt, ...]]]) -> list[str]:
+    need = finding.requirement
+    lines = [
+        "",
+        f"### {need.code} {need.title}",
+        "",
+        f"Requirement {_code(need.id)}. It protects stage {need.stage.value}.",
+    ]
+    for variant in finding.variants:
+        lines += ["", *_variant(variant)]
+        for found in excerpts.get(variant.nodes[0], {}).get(need.id, ()):
+            lines += [
+                "",
+                f"On {_code(variant.nodes[0], NAME_CHARS)}, {_code(cat(found.lines) or found.command)} ({found.state}):",
+                "",
+            ]
+            lines += _block(found.lines or ("(it printed nothing)",))
+    lines += ["", f"Asked for: {' '.join(need.remedy.split())}", "", f"Source: {'; '.join(need.sources)}"]
+    return lines
+
+
+def _variant(variant: Variant) -> list[str]:
+    where = f"- nodes: {_code(counted(variant.nodes, limit=2000))}"
+    if variant.status is Status.FAIL:
+        return [where, f"- found: {_code(variant.observed or '(nothing)')}", f"- expected: {_code(variant.expected)}"]
+    return [where, f"- {variant.status.value}: {_code(variant.reason)}"]
+
+
+def _excerpts(result: Result, found: Sequence[Finding], look: Look) -> dict[str, dict[str, tuple[Excerpt, ...]]]:
+    wanted: dict[str, set[str]] = {}
+    for finding in found:
+        for variant in finding.variants:
+            if finding.requirement.scope == "node" and (variant.nodes[0] in wanted or len(wanted) < QUOTED):
+                wanted.setdefault(variant.nodes[0], set()).add(finding.requirement.id)
+    by_name: dict[str, NodeResult] = {node.node: node for node in result.nodes}
+    quoted = {}
+    for name, ids in wanted.items():
+        evidence = look(name)
+        quoted[name] = {} if evidence is None else proofs(by_name[name], evidence, ids)
+    return quoted
+
+
+def _evidence(result: Result, look: Look) -> list[str]:
+    lines = ["", "## Evidence", "", "| node | read at | sha256 of the probe's output |", "|---|---|---|"]
+    for node in result.nodes:
+        evidence = look(node.node)
+        when = evidence.started if evidence and evidence.started else "not read"
+        lines.append(f"| {_code(node.node, NAME_CHARS)} | {_code(when)} | {_code(node.evidence_sha256 or 'none')} |")
+    return [*lines, "", "Each hash is of the stream exactly as the node printed it: `sha256sum node.txt`."]
+
+
+def _code(text: str, limit: int = 2400) -> str:
+    """A code span that its own content cannot end, on one line, and safe in a table."""
+    line = clean(text, limit).replace("|", "\\|") or " "
+    ticks = "`" * (1 + max((len(run) for run in _TICKS.findall(line)), default=0))
+    pad = " " if len(ticks) > 1 else ""
+    return f"{ticks}{pad}{line}{pad}{ticks}"
+
+
+def _block(lines: Sequence[str]) -> list[str]:
+    """A fenced block that no line of it can end."""
+    longest = max((len(run) for line in lines for run in _TICKS.findall(line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [fence, *lines, fence]

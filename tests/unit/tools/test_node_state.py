@@ -69,7 +69,7 @@ def test_a_name_that_does_not_resolve() -> None:
 
 UNITS_OUT = r"""
 printf 'a.service loaded active running A\n\342\227\217 b.service loaded failed failed B thing\n'
-printf 'rackproof-x.service loaded activating auto-restart Kimi\n'"""
+printf 'rackproof-mi355x-tp8.service loaded activating auto-restart Kimi\n'"""
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -80,7 +80,7 @@ def test_this_machine(tmp_path: Path, shell: str) -> None:
         found = state(run(command("node_state").script, tmp_path, shell).text)
         assert Listener("127.0.0.1", server.getsockname()[1]) in (found.listening if isinstance(found.listening, tuple) else ())
     assert found.failed_units == ("b.service",)
-    assert found.serving_units == (ServingUnit("rackproof-x.service", "loaded", "activating", "auto-restart"),)
+    assert found.serving_units == (ServingUnit("rackproof-mi355x-tp8.service", "loaded", "activating", "auto-restart"),)
     assert isinstance(found.daemons, dict)
     tool(tmp_path, "systemctl", "echo 'System has not been booted with systemd as init system' >&2; exit 1")
     broken = state(run(command("node_state").script, tmp_path, shell).text)

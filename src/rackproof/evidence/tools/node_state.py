@@ -76,6 +76,7 @@ COMMANDS = (
 )
 
 _UNIT = re.compile(r"(\S+\.[a-z]+) (\S+) (\S+) (\S+)")
+_SERVING = re.compile(r"rackproof-[a-z]{1,2}[0-9]+[a-z]*-.+\.service")  # named after a layout: rackproof-gb300-tp8
 _BLOCKED = re.compile(r"D ([0-9]{1,10}) ([01]) (.{1,64})")
 _DAEMON = re.compile(rf"{LIMITS} (\S{{1,16}}) ([0-9]{{1,10}})")
 _SOCKET = re.compile(r"([0-9A-F]{8}|[0-9A-F]{32}):([0-9A-F]{4})")
@@ -89,7 +90,7 @@ def state(evidence: Evidence) -> Fact[NodeState]:
     units = _units(group)
     return NodeState(
         failed_units=units if isinstance(units, Missing) else tuple(u.name for u in units if u.active == "failed"),
-        serving_units=units if isinstance(units, Missing) else tuple(u for u in units if u.name.startswith("rackproof-")),
+        serving_units=units if isinstance(units, Missing) else tuple(u for u in units if _SERVING.fullmatch(u.name)),
         blocked=_blocked(group),
         daemons=_daemons(group),
         listening=_listening(group),

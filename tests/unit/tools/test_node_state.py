@@ -11,7 +11,20 @@ from test_tool_scripts import SHELLS, command, run, tool
 from tool_evidence import evidence, gpu_xml, healthy, reason, smi_xml
 from tool_system import SMART, STATE, shown
 
-from rackproof.evidence.tools import container, host, imex, kernel_events, node_state, nvidia_driver, nvidia_smi, nvme
+from rackproof.evidence.tools import (
+    amd,
+    container,
+    host,
+    imex,
+    kernel_events,
+    kernel_log,
+    lspci,
+    node_state,
+    nvidia_driver,
+    nvidia_smi,
+    nvidia_topo,
+    nvme,
+)
 from rackproof.facts import Gpu, SmiFacts
 from rackproof.facts_gpu import GpuDetail
 from rackproof.facts_state import BlockedProcess, DaemonLimits, Listener, NodeState, ServingUnit
@@ -159,6 +172,14 @@ def test_disks_and_tasks_that_hang(tmp_path: Path) -> None:
     assert found.nvme_errors[1].endswith("controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0xffff")
     assert found.hung_tasks == ("kworker/u8:3",)
     assert [line.split()[0] for line in found.pcie_fatal] == ["pcieport", "nvidia"]
+
+
+def test_a_number_that_is_too_long_is_not_cut() -> None:
+    """The first or last digits of a longer number are a number nobody printed."""
+    assert kernel_log.parse_xids("NVRM: Xid (PCI:0000:01:00): 0000100000, x") == ()
+    assert amd.parse_ras("amdgpu 0000:01:00.0: amdgpu: 1234567890123456789 correctable hardware errors detected") == ()
+    assert reason(lspci.parse_links("LnkSta:\tSpeed 16GT/s, Width x160"))
+    assert reason(nvidia_topo.parse_topo("\tGPU0001\nGPU1\t X \n"))
 
 
 # --- the driver and the engine

@@ -23,13 +23,14 @@ keep() {
     { lines++ }
     lines == 1 { first = $1; if (match($0, /^\[ *[0-9.]+\]/)) { first = substr($0, 1, RLENGTH); gsub(/ /, "", first) } }
     /Linux version [0-9]/ { boots++; if (!banner) banner = lines }
-    !/NVRM|Xid|[Nn]vidia|NVLink|nvlink|mlx5|AER:|MCE|mce:|Hardware Error|[Oo]ut of memory|oom-kill|amdgpu/ { next }
+    { disk = /error, dev nvme|nvme.*(timeout|is down|not ready|reset controller|[Rr]emoving after|error)/ }
+    !/NVRM|Xid|[Nn]vidia|NVLink|nvlink|mlx5|AER:|MCE|mce:|Hardware Error|[Oo]ut of memory|oom-kill|amdgpu|blocked for more than|PCIe Bus Error/ && !disk { next }
     { matched++ }
     match($0, /Xid [(][^)]*[)]: *[0-9]+/) {
       if (seen[substr($0, RSTART, RLENGTH)]++ < 20) { kept++; out = out "|" $0 "\n" }
       next
     }
-    /mce:|Hardware Error|[Oo]ut of memory|oom-kill/ {
+    disk || /mce:|Hardware Error|[Oo]ut of memory|oom-kill|blocked for more than|AER: .*[(]Fatal[)]|severity=.*[(]Fatal[)]/ {
       if (apart + length($0) < 65536) { apart += length($0) + 2; kept++; out = out "|" $0 "\n" }
       next
     }
@@ -57,7 +58,7 @@ _HEADER = re.compile(
 )
 _SOURCES = {"journalctl": "journalctl -k", "dmesg": "dmesg"}
 # (PCI:0000:34:00): 79, ...   (PCI:0000:01:00 GPU-I:05): 94, ...   (0000:34:00.0): 79   SXid is another thing
-_XID = re.compile(r"\bXid \((?:PCI:)?([0-9A-Fa-f:.]{5,20})(?: [^)]{0,40})?\): *([0-9]{1,6})(?:,\s*(.*))?")
+_XID = re.compile(r"\bXid \((?:PCI:)?([0-9A-Fa-f:.]{5,20})(?: [^)]{0,40})?\): *([0-9]{1,6})(?![0-9])(?:,\s*(.*))?")
 
 
 def kernel_log(evidence: Evidence) -> Fact[KernelLogFacts]:

@@ -32,7 +32,7 @@ SCHEMA: dict[str, Any] = {
             "stage": {"enum": list(STAGES)},
             "default_stage": {"enum": list(STAGES)},
             "class": {"enum": list(CLASSES)},
-            "strength": {"enum": ["root", "cause", "hint", "last-line"]},
+            "strength": {"enum": ["root", "cause", "stated", "hint", "last-line"]},
             "advice": {"type": "string"},
             "requirements": {"type": "array", "items": {"type": "string"}},
             "source": {"type": "string"},
@@ -48,8 +48,8 @@ class Rule:
     """One thing a log can say, and what follows from it.
 
     `literal` is looked for first, so that a line which is not about this costs one substring search. `strength`:
-    root (health of the node: outranks what it makes fail), cause, hint (only where nothing else decides), last-line
-    (a hint, and only where the log stops at it). `stage` holds always, `default_stage` where the log does not say.
+    root (health of the node: outranks what it makes fail), cause, stated (a fault that the log states, but not that it
+    is the one; only where nothing else decides), hint (a guess, likewise), last-line (a hint, and only where the log stops at it). `stage` holds always, `default_stage` where the log does not say.
     """
 
     id: str

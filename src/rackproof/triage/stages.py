@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from rackproof.triage.clock import Moment
 from rackproof.triage.reader import Line
 
 
@@ -22,12 +23,17 @@ class Stage(IntEnum):
     SERVING = 5
 
 
+NEVER = Moment()
 NEW_RUN = "vLLM API server version"
 STATS, STATS_RUST = "Avg prompt throughput:", "Avg prompt tput:"
 # A fault while processes find each other is a fault of the engine's start. A log that merely stops there has failed at
 # nothing yet, so it is given the earlier name: a stage is never reported later than it was.
 FAILED_IN = {
     Stage.START: "container-start", Stage.DISTRIBUTED: "engine-init", Stage.WEIGHTS: "weights-load",
+    Stage.ENGINE: "engine-init", Stage.SERVING: "serving",
+}  # fmt: skip
+NAMES = {
+    Stage.START: "start", Stage.DISTRIBUTED: "distributed-init", Stage.WEIGHTS: "weights-load",
     Stage.ENGINE: "engine-init", Stage.SERVING: "serving",
 }  # fmt: skip
 ENDED_IN = {**FAILED_IN, Stage.DISTRIBUTED: "container-start"}
@@ -53,13 +59,28 @@ MARKERS: tuple[tuple[str, Stage], ...] = (
     ("Application startup complete.", Stage.SERVING),
     ("starting OpenAI server", Stage.SERVING),
     ("Uvicorn running on", Stage.SERVING),
-    ("Load weight begin", Stage.WEIGHTS),  # sglang, and the next three
+    ("Load weight begin", Stage.WEIGHTS),  # sglang, up to where TensorRT-LLM begins
     ("Load weight end", Stage.ENGINE),
     ("Capture cuda graph begin", Stage.ENGINE),
     ("The server is fired up and ready to roll", Stage.SERVING),
+    ("server_args=ServerArgs(", Stage.START),
+    ("Init torch distributed begin", Stage.DISTRIBUTED),
+    ("KV Cache is allocated", Stage.ENGINE),
+    ("Memory pool end", Stage.ENGINE),
+    ("TensorRT-LLM version:", Stage.START),  # TensorRT-LLM, to the end of these
+    ("TensorRT LLM version:", Stage.START),
+    (" for model weights.", Stage.WEIGHTS),
+    ("Memory used after loading model weights", Stage.ENGINE),
+    ("Peak memory during memory usage profiling", Stage.ENGINE),
+    ("Estimated max memory in KV cache", Stage.ENGINE),
     (STATS, Stage.SERVING),
     (STATS_RUST, Stage.SERVING),
 )
+
+# sglang opens its port first and warms up with a request of its own; ready is another line of it.
+_UVICORN = ("Application startup complete.", "Uvicorn running on")
+_OF_SGLANG = ("server_args=ServerArgs(", "Init torch distributed", "Load weight begin", "Capture cuda graph begin")
+_MOST_RANKS = 4096  # names come from the log; a hostile one could make them up
 
 # What an exception or its traceback says about where it was raised. `execute_model` is missing on purpose: profiling,
 # warm-up and requests all go through it.
@@ -115,6 +136,8 @@ class Run:
     model_code: bool = False
     wrapper: Line | None = None
     marker: Line | None = None  # the line with which the furthest stage began
+    began: dict[Stage, Moment] = field(default_factory=dict)  # when the first rank reached a stage
+    sglang: bool = False
 
     def stage(self) -> Stage | None:
         """The furthest stage any rank reached: since 0.12 only the first rank reports most of them."""
@@ -127,17 +150,19 @@ class Run:
         said = self.frames.get(rank) or next(iter(self.frames.values()), None) or reached
         return Stage.ENGINE if said is None and self.model_code else said
 
-    def see(self, line: Line) -> None:
-        """Take in one line."""
+    def see(self, line: Line, now: Moment = NEVER) -> None:
+        """Take in one line; `now` is its time, or that of the last line that had one."""
         for text, stage in FRAMES:
-            if text in line.text:
+            if text in line.text and (line.rank in self.frames or len(self.frames) < _MOST_RANKS):
                 self.frames[line.rank] = max(stage, self.frames.get(line.rank, stage))
+        self.sglang = self.sglang or any(text in line.text for text in _OF_SGLANG)
         self.model_code |= MODEL_CODE in line.text
         if self.wrapper is None and self._ends_something(line.text):
             self.wrapper = line
         for text, stage in MARKERS:
             if text in line.text:
-                self._reach(stage, line)
+                early = self.sglang and text in _UVICORN
+                self._reach(Stage.ENGINE if early else stage, line, now)
                 return
 
     def _ends_something(self, text: str) -> bool:
@@ -145,11 +170,15 @@ class Run:
         found = [wrapper for wrapper in WRAPPERS if wrapper in text]
         return found != [_TRACEBACK] if self.stage() is Stage.SERVING and found else bool(found)
 
-    def _reach(self, stage: Stage, line: Line) -> None:
+    def _reach(self, stage: Stage, line: Line, now: Moment) -> None:
         before = self.stage()
         if before is None or stage > before:
             self.marker = line
+            self.began[stage] = now
         if stage is Stage.SERVING and before is not Stage.SERVING:  # it outlived what was printed: caught tracebacks
             self.wrapper, self.model_code = None, False
             self.frames.clear()
-        self.ranks[line.rank] = max(stage, self.ranks.get(line.rank, stage))
+        if line.rank in self.ranks or len(self.ranks) < _MOST_RANKS:
+            self.ranks[line.rank] = max(stage, self.ranks.get(line.rank, stage))
+        else:
+            self.ranks[""] = max(stage, self.ranks.get("", stage))

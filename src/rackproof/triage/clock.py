@@ -46,6 +46,9 @@ class Moment:
         return self.own or self.outer
 
 
+NEVER = Moment()
+
+
 def distance(earlier: str, later: str) -> float | None:
     """Seconds from one stamp to another; None where either is none. Without a year the shorter way round counts."""
     one, two = _read(earlier), _read(later)

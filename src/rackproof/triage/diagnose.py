@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from rackproof.triage.clock import Moment
-from rackproof.triage.notes import ENGINE_WORDS, LITERALS
+from rackproof.triage.clock import NEVER, Moment
+from rackproof.triage.notes import ENGINE_WORDS, GROUPS, LITERALS
 from rackproof.triage.reader import Line
 from rackproof.triage.rules import Rule, rules
 from rackproof.triage.runs import Finding, State, Timing, earliest
@@ -45,10 +45,15 @@ class Diagnosis:
     source: str = ""
     ranks: tuple[str, ...] = ()  # that said it, the first one first
     root: bool = False
-    moment: Moment = field(default_factory=Moment)  # of the line that decided
+    moment: Moment = NEVER  # of the line that decided
     timings: tuple[Timing, ...] = ()
     arguments: dict[str, str] = field(default_factory=dict)
     loaded: bool = False  # the log says that the weights are in the GPUs
+    failed: bool = False  # something ended, whether or not the log says why
+
+    def group(self, name: str) -> dict[str, str]:
+        """Of the notes: versions, times, memory or tokens."""
+        return {label: value for label, value in self.notes.items() if GROUPS[label] == name}
 
 
 class Log:
@@ -68,6 +73,10 @@ class Log:
         if state.starts_again(line):
             state = self._states[origin] = State()
         state.take(line)
+
+    def progress(self) -> tuple[int, ...]:
+        """Changes whenever an answer may be another than before, apart from where the log ends."""
+        return tuple(state.progress for state in self._states.values())
 
     def answers(self) -> dict[str, Diagnosis]:
         """The answer for each origin that said anything; at least one."""
@@ -181,6 +190,7 @@ def _answer(
         state.notes.engine or "unknown", dict(state.notes.values), rule.id if rule else "", rule.source if rule else "",
         ranks, rule is not None and rule.strength == "root", moment or state.now, state.timings(moment or state.now),
         dict(state.notes.arguments), (state.run.stage() or 0) >= Stage.ENGINE,
+        rule is not None or line is state.run.wrapper is not None,
     )  # fmt: skip
 
 

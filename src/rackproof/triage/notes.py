@@ -105,9 +105,6 @@ class Notes:
         for label in _SURVIVED:
             self.values.pop(label, None)
 
-    def group(self, name: str) -> dict[str, str]:
-        return {label: value for label, value in self.values.items() if GROUPS[label] == name}
-
     def _keep(self, label: str, value: str, keep: str) -> None:
         before = self.values.get(label)
         if before is None or keep == "last":

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO
 
-from rackproof.triage.clock import Moment
+from rackproof.triage.clock import NEVER, Moment
 
 MAX_LINE = 4096  # bytes of a line that are looked at; no marker stands further in
 
@@ -57,7 +57,7 @@ class Line:
     text: str
     raw: str
     origin: str = ""
-    moment: Moment = Moment()
+    moment: Moment = NEVER
 
 
 def lines(stream: IO[bytes]) -> Iterator[Line]:

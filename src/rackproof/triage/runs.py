@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from rackproof.triage.clock import Moment
+from rackproof.triage.clock import NEVER, Moment
 from rackproof.triage.notes import Notes
 from rackproof.triage.reader import Line
 from rackproof.triage.rules import Rule, rules
-from rackproof.triage.stages import NAMES, NEVER, NEW_RUN, Run, Stage
+from rackproof.triage.stages import NAMES, NEW_RUN, Run, Stage
 
 _PER_RULE = 16  # findings kept of one rule and rank: enough to name the ranks
 _FINDINGS = 4096
@@ -57,6 +57,12 @@ class State:
     def said_something(self) -> bool:
         return bool(self.run.ranks or self.findings or self.run.wrapper or self.notes.engine)
 
+    @property
+    def progress(self) -> int:
+        """A number that changes with the stage, the findings and the first line that says that something ended."""
+        wrapper = self.run.wrapper.number if self.run.wrapper else 0
+        return hash((self.run.stage(), len(self.findings), wrapper, len(self.run.frames)))
+
     def starts_again(self, line: Line) -> bool:
         """The container was restarted: the last run is the one that is judged."""
         return line.text.startswith(NEW_RUN) and (self.run.stage() or 0) > Stage.START
@@ -86,7 +92,7 @@ class State:
         if self.run.stage() is Stage.SERVING and before is not Stage.SERVING:
             # it survived what came before: only the node's health still counts
             self.findings = [found for found in self.findings if found.rule.strength == "root"]
-            self.counts = {key: 0 for key in self.counts}
+            self.counts = dict.fromkeys(self.counts, 0)
             self.notes.survived()
 
     def _found(self, rule: Rule, line: Line) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from rackproof.triage.clock import Moment
+from rackproof.triage.clock import NEVER, Moment
 from rackproof.triage.reader import Line
 
 
@@ -23,7 +23,6 @@ class Stage(IntEnum):
     SERVING = 5
 
 
-NEVER = Moment()
 NEW_RUN = "vLLM API server version"
 STATS, STATS_RUST = "Avg prompt throughput:", "Avg prompt tput:"
 # A fault while processes find each other is a fault of the engine's start. A log that merely stops there has failed at

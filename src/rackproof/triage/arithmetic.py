@@ -48,7 +48,11 @@ def fitting(answer: Diagnosis, hardware_id: str | None = None) -> Fitting | None
         return said
     good = [other for other in recipe.layouts.values() if other.tier in _SHOWN and _fits(recipe, other)]
     own = [other for other in good if other.hardware == hardware.id and _gpus(other) > pool.pool.gpus]
-    others = [other for other in good if other.hardware != hardware.id and _gpus(other) <= pool.pool.gpus]
+    others = [
+        other for other in good
+        if other.hardware != hardware.id and _gpus(other) <= pool.pool.gpus
+        and profiles.load(other.hardware).vendor == hardware.vendor
+    ]  # fmt: skip
     return replace(said, expand=_named(own), move=_named(others))
 
 
@@ -74,7 +78,7 @@ def _too_small(said: Fitting, words: str, first: str = "") -> str:
         ways.append(f"move to larger GPUs ({', '.join(said.move)})")
     then = " or ".join(ways) or "use more or larger GPUs"
     return (
-        f"{said.shape} on {said.hardware} cannot fit: {words}. No argument mends that. "
+        f"{said.shape} on {said.hardware} cannot fit: {words}. "
         f"Verify that every GPU is whole and idle, then {first}{then}."
     )
 
@@ -87,7 +91,7 @@ def _room(said: Fitting) -> str:
 
 
 def _hardware(answer: Diagnosis, hardware_id: str | None) -> Hardware | None:
-    found = hardware_id or profiles.detect(answer.notes.get("GPU", "").replace("_", " ").strip())
+    found = hardware_id or profiles.detect(answer.notes.get("GPU", "").strip())
     return profiles.load(found) if found else None
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rackproof.triage.clock import NEVER, Moment
-from rackproof.triage.notes import ENGINE_WORDS, GROUPS, LITERALS
+from rackproof.triage.notes import ENGINE_WORDS, GROUPS, LITERALS, Notes
 from rackproof.triage.reader import Line
 from rackproof.triage.rules import Rule, rules
 from rackproof.triage.runs import Finding, State, Timing, earliest
@@ -184,10 +184,13 @@ def _answer(
     state: State, stage: str, class_: str, confidence: str, advice: str, requirements: tuple[str, ...],
     line: Line | None, rule: Rule | None = None, ranks: tuple[str, ...] = (), moment: Moment | None = None,
 ) -> Diagnosis:  # fmt: skip
+    notes = dict(state.notes.values)
+    if line is not None:  # of several allocations that failed, the one that decided
+        notes.update(Notes.of(line))
     shown = {one.number: one for one in (state.run.marker, line, state.run.wrapper) if one is not None}
     return Diagnosis(
         stage, class_, confidence, tuple(shown[number] for number in sorted(shown)), advice, requirements,
-        state.notes.engine or "unknown", dict(state.notes.values), rule.id if rule else "", rule.source if rule else "",
+        state.notes.engine or "unknown", notes, rule.id if rule else "", rule.source if rule else "",
         ranks, rule is not None and rule.strength == "root", moment or state.now, state.timings(moment or state.now),
         dict(state.notes.arguments), (state.run.stage() or 0) >= Stage.ENGINE,
         rule is not None or line is state.run.wrapper is not None,

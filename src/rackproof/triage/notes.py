@@ -96,9 +96,17 @@ class Notes:
         for group, literal, label, pattern, keep in _NOTES:
             if literal in line.text and (found := pattern.search(line.text)):
                 bare = group == "memory" and found[1][-1].isdigit()
-                self._keep(label, f"{found[1]} GiB" if bare else found[1], keep)
+                value = found[1].replace("_", " ") if label == "GPU" else found[1]
+                self._keep(label, f"{value} GiB" if bare else value, keep)
         if any(echo in line.text for echo in _ECHO_OF_ARGUMENTS):
             self._arguments(line.text)
+
+    @staticmethod
+    def of(line: Line) -> dict[str, str]:
+        """What one line says of memory."""
+        notes = Notes()
+        notes.see(line)
+        return {label: value for label, value in notes.values.items() if GROUPS[label] == "memory"}
 
     def survived(self) -> None:
         """Requests are served: an allocation that failed before was caught."""

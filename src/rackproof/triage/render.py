@@ -151,7 +151,7 @@ def _details(page: Page, triaged: Triaged) -> None:
     page.field("engine", page.clean(", ".join(_pairs(versions, bare="version"))), indent=2)
     if stages := _stages(answer):
         page.field("stages", stages, indent=2)
-    for label, values in (("took", answer.group("times")), ("memory", memory), ("arguments", answer.arguments)):
+    for label, values in (("took", answer.group("times")), ("memory", memory), ("arguments", _in_order(answer.arguments))):
         if values:
             page.field(label, page.clean(masked(", ".join(_pairs(values))), 500), indent=2)
     if "arguments" in answer.notes:
@@ -164,6 +164,12 @@ def _details(page: Page, triaged: Triaged) -> None:
 
 def _pairs(values: Mapping[str, str], bare: str = "") -> list[str]:
     return [value if label == bare else f"{label} {value}" for label, value in values.items()]
+
+
+def _in_order(arguments: Mapping[str, str]) -> dict[str, str]:
+    """The model and the shape first, the rest as the log gives them."""
+    first = [name for name in ("model", "tp", "pp", "dp", "ep") if name in arguments]
+    return {name: arguments[name] for name in (*first, *(name for name in arguments if name not in first))}
 
 
 def _stages(answer: Diagnosis) -> str:

@@ -13,7 +13,7 @@ class Watch:
 
     def __init__(self, stream: TextIO, quiet: bool = False) -> None:
         self._stream, self._quiet = stream, quiet
-        self._said: dict[str, tuple[str, ...]] = {}
+        self._said: dict[str, str] = {}
         self._looked: dict[str, tuple[int, ...]] = {}
 
     def see(self, name: str, log: Log) -> None:
@@ -26,13 +26,13 @@ class Watch:
             words = _words(answer)
             if self._said.get(where) != words:
                 self._said[where] = words
-                self._stream.write(clean("  ".join([*words, where]), 3 * NAME_CHARS) + "\n")
+                self._stream.write(f"{clean(where, NAME_CHARS)}: {words}\n")
                 self._stream.flush()
 
 
-def _words(answer: Diagnosis) -> tuple[str, ...]:
+def _words(answer: Diagnosis) -> str:
     reached = answer.timings[-1].stage if answer.timings else "nothing yet"
     if answer.confidence:
-        return (f"{reached}: {answer.class_} ({answer.confidence}, {answer.rule})",)
+        return f"{reached}: {answer.class_} ({answer.confidence}, {answer.rule})"
     failed = answer.class_ == "unknown" and answer.failed
-    return (f"{reached}: failed, cause not known yet" if failed else reached,)
+    return f"{reached}: failed, cause not known yet" if failed else reached

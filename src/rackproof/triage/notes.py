@@ -20,7 +20,7 @@ _NOTES: tuple[tuple[str, str, str, re.Pattern[str], str], ...] = tuple(
         ("versions", "TensorRT LLM version:", "version", r"version: ([\w.+-]{1,60})", "last"),
         ("versions", "using nccl==", "NCCL", r"nccl==([\d.]{1,20})", "last"),
         ("versions", "NCCL version ", "NCCL", r"NCCL version ([\d.]{1,20}(?:\+cuda[\d.]{1,10})?)", "last"),
-        ("versions", "PyTorch version", "torch", r"PyTorch version ?: ?([\w.+]{1,40})", "last"),
+        ("versions", "PyTorch version", "torch", r"PyTorch version {0,30}: ?([\w.+]{1,40})", "last"),
         ("versions", "CUDA Version", "CUDA", r"CUDA Version:? ([\d.]{1,12})", "last"),
         ("versions", "Driver Version: ", "driver", r"Driver Version: ([\d.]{1,20})", "last"),
         ("versions", "NVRM: loading NVIDIA", "driver", r"Kernel Module {1,4}(?:for \S{1,20} {1,4})?([\d.]{3,20})", "last"),
@@ -41,7 +41,7 @@ _NOTES: tuple[tuple[str, str, str, re.Pattern[str], str], ...] = tuple(
         ("memory", "Model loading took", "weights", rf"took {_N} GiB", "largest"),
         ("memory", "Loading model weights took", "weights", rf"took {_N} GB", "largest"),
         ("memory", "model weights take", "weights", rf"model weights take {_N} ?GiB", "largest"),
-        ("memory", "PyTorch activation peak memory", "peak activation", rf"takes {_N} ?GiB", "largest"),
+        ("memory", "PyTorch activation peak memory", "peak activation", rf"peak memory takes {_N} ?GiB", "largest"),
         ("memory", "Peak memory during memory usage", "peak while profiling", rf"\): {_N} GiB", "largest"),
         ("memory", "Available KV cache memory", "KV cache memory", rf"memory: {_N} GiB", "smallest"),
         ("memory", "available KV cache memory when", "KV cache memory", rf"tokens: {_N} GiB", "smallest"),
@@ -126,6 +126,8 @@ class Notes:
             value = found["value"].strip("'\"")
             if value not in ("None", "auto"):
                 self.arguments[_ARGUMENTS[found["key"].replace("-", "_")]] = value
+        if "--enable-expert-parallel" in text:
+            self.arguments["ep"] = "True"
         if served := _SERVED.search(text):
             self.arguments.setdefault("model", served["model"])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -95,7 +95,7 @@ def _said(page: Page, answer: Diagnosis) -> None:
     if answer.confidence:
         page.field("how sure", f"{answer.confidence}: {_SURE[answer.confidence]}", indent=2)
     if answer.failed and (answer.ranks or answer.moment.shown):
-        page.field("first", _first(page, answer), indent=2)
+        page.field("failed first", _first(page, answer), indent=2)
 
 
 def _first(page: Page, answer: Diagnosis) -> str:
@@ -116,23 +116,45 @@ def _next(page: Page, triaged: Triaged) -> None:
         page.field("verify", ", ".join(answer.requirements), indent=2)
         page.field("", "--inventory NODES or --evidence PATH shows which of these fail now", "dim", indent=2)
         return
+    page.field("right now", _tally(triaged.now), indent=2)
     if triaged.simulated:
-        page.line("  SIMULATED HARDWARE")
-    for one in triaged.now:
-        _standing(page, one)
+        page.field("", "SIMULATED HARDWARE", "bold yellow", indent=2)
+    for names, one in _alike(triaged.now):
+        _standing(page, names, one)
 
 
-def _standing(page: Page, one: Standing) -> None:
+def _tally(now: Sequence[Standing]) -> str:
+    """`1 fails, 2 unknown, 4 pass`: of requirements, each counted by the worst node."""
+    worst = {one.requirement: one.status.value for one in reversed(now)}
+    counts = {word: list(worst.values()).count(word) for word in dict.fromkeys(worst.values())}
+    words = {"fail": "fail", "unknown": "could not be read", "blocked": "could not be read for want of these",
+             "pass": "hold", "not_applicable": "do not apply"}  # fmt: skip
+    return ", ".join(f"{counts[key]} {word}" for key, word in words.items() if key in counts)
+
+
+def _alike(now: Sequence[Standing]) -> list[tuple[list[str], Standing]]:
+    """Requirements that say the same of the same nodes stand together; one that fails stands alone."""
+    found: list[tuple[list[str], Standing]] = []
+    for one in now:
+        same = found and replace(found[-1][1], requirement="", remedy="") == replace(one, requirement="", remedy="")
+        if same and one.status.value != "fail":
+            found[-1][0].append(one.requirement)
+        else:
+            found.append(([one.requirement], one))
+    return found
+
+
+def _standing(page: Page, names: Sequence[str], one: Standing) -> None:
     from rackproof.verdict.report.fold import counted
 
     word = one.status.value.replace("_", " ")
-    nodes = counted(one.nodes, page.ascii)
-    page.line("  ", (f"{word:<14}", _STANDING.get(one.status.value, "")), f"{one.requirement}  ", (nodes, "dim"))
+    style = _STANDING.get(one.status.value, "")
+    page.field(word, f"{', '.join(names)}: {counted(one.nodes, page.ascii)}", style, indent=2)
     if one.status.value == "fail":
-        page.paragraph(f"is: {page.clean(one.observed)}; should be: {page.clean(one.expected)}", indent=16)
-        page.paragraph(page.clean(one.remedy), "dim", indent=16)
+        page.paragraph(f"is: {page.clean(one.observed)}; should be: {page.clean(one.expected)}", indent=15)
+        page.paragraph(page.clean(one.remedy), "dim", indent=15)
     elif one.reason and one.status.value != "not_applicable":
-        page.paragraph(page.clean(one.reason), "dim", indent=16)
+        page.paragraph(page.clean(one.reason), "dim", indent=15)
 
 
 def _lines(page: Page, answer: Diagnosis) -> None:
@@ -151,7 +173,11 @@ def _details(page: Page, triaged: Triaged) -> None:
     page.field("engine", page.clean(", ".join(_pairs(versions, bare="version"))), indent=2)
     if stages := _stages(answer):
         page.field("stages", stages, indent=2)
-    for label, values in (("took", answer.group("times")), ("memory", memory), ("arguments", _in_order(answer.arguments))):
+    for label, values in (
+        ("took", answer.group("times")),
+        ("memory", memory),
+        ("arguments", _in_order(answer.arguments)),
+    ):
         if values:
             page.field(label, page.clean(masked(", ".join(_pairs(values))), 500), indent=2)
     if "arguments" in answer.notes:

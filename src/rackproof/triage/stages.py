@@ -132,7 +132,7 @@ class Run:
 
     ranks: dict[str, Stage] = field(default_factory=dict)
     frames: dict[str, Stage] = field(default_factory=dict)  # in the order of the log: the first cause comes first
-    model_code: bool = False
+    model_code: set[str] = field(default_factory=set)  # ranks that ran the model
     wrapper: Line | None = None
     marker: Line | None = None  # the line with which the furthest stage began
     began: dict[Stage, Moment] = field(default_factory=dict)  # when the first rank reached a stage
@@ -146,8 +146,14 @@ class Run:
         """Where a rank failed: `reached` when it did, by its own traceback, by the first traceback, by the markers."""
         if reached is Stage.SERVING:
             return reached
-        said = self.frames.get(rank) or next(iter(self.frames.values()), None) or reached
-        return Stage.ENGINE if said is None and self.model_code else said
+        own = self.frames.get(rank)
+        if own is None and self._ran_model(rank):
+            return Stage.ENGINE  # a rank runs the model only once it has the weights, however far the others are
+        return own or next(iter(self.frames.values()), None) or reached
+
+    def _ran_model(self, rank: str) -> bool:
+        """A line without a rank may be anybody's."""
+        return rank in self.model_code or "" in self.model_code or (not rank and bool(self.model_code))
 
     def see(self, line: Line, now: Moment = NEVER) -> None:
         """Take in one line; `now` is its time, or that of the last line that had one."""
@@ -155,7 +161,8 @@ class Run:
             if text in line.text and (line.rank in self.frames or len(self.frames) < _MOST_RANKS):
                 self.frames[line.rank] = max(stage, self.frames.get(line.rank, stage))
         self.sglang = self.sglang or any(text in line.text for text in _OF_SGLANG)
-        self.model_code |= MODEL_CODE in line.text
+        if MODEL_CODE in line.text and len(self.model_code) < _MOST_RANKS:
+            self.model_code.add(line.rank)
         if self.wrapper is None and self._ends_something(line.text):
             self.wrapper = line
         for text, stage in MARKERS:
@@ -175,7 +182,8 @@ class Run:
             self.marker = line
             self.began[stage] = now
         if stage is Stage.SERVING and before is not Stage.SERVING:  # it outlived what was printed: caught tracebacks
-            self.wrapper, self.model_code = None, False
+            self.wrapper = None
+            self.model_code.clear()
             self.frames.clear()
         if line.rank in self.ranks or len(self.ranks) < _MOST_RANKS:
             self.ranks[line.rank] = max(stage, self.ranks.get(line.rank, stage))

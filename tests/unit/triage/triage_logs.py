@@ -112,3 +112,18 @@ FAILED: dict[str, tuple[list[str], str, str]] = {
 
 def judged(log: list[str]) -> Diagnosis:
     return diagnose(lines(io.BytesIO("\n".join(log).encode())))
+
+
+def worker(rank: int, lines: list[str]) -> list[str]:
+    """Lines of the first worker as another one would write them."""
+    return [line.replace("Worker_TP0 pid=90", f"Worker_TP{rank} pid={90 + rank}") for line in lines]
+
+
+def interleaved(logs: list[list[str]], order: list[int]) -> list[str]:
+    """Several logs merged: each keeps its own order; `order` says which goes on, and the rest follows in turn."""
+    left = [list(log) for log in logs]
+    merged = []
+    for number in order:
+        if left[number % len(left)]:
+            merged.append(left[number % len(left)].pop(0))
+    return merged + [line for log in left for line in log]

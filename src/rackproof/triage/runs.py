@@ -55,7 +55,7 @@ class State:
 
     @property
     def said_something(self) -> bool:
-        return bool(self.run.ranks or self.findings or self.run.wrapper or self.notes.engine)
+        return bool(self.run.furthest or self.findings or self.run.wrapper or self.notes.engine)
 
     @property
     def progress(self) -> int:

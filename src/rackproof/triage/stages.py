@@ -130,7 +130,7 @@ _TRACEBACK = "Traceback (most recent call last)"
 class Run:
     """What the lines so far say about one run."""
 
-    ranks: dict[str, Stage] = field(default_factory=dict)
+    furthest: Stage | None = None  # that any rank reached: since 0.12 only the first rank reports most of them
     frames: dict[str, Stage] = field(default_factory=dict)  # in the order of the log: the first cause comes first
     model_code: set[str] = field(default_factory=set)  # ranks that ran the model
     wrapper: Line | None = None
@@ -139,8 +139,8 @@ class Run:
     sglang: bool = False
 
     def stage(self) -> Stage | None:
-        """The furthest stage any rank reached: since 0.12 only the first rank reports most of them."""
-        return max(self.ranks.values(), default=None)
+        """The furthest stage any rank reached."""
+        return self.furthest
 
     def at(self, rank: str, reached: Stage | None) -> Stage | None:
         """Where a rank failed: `reached` when it did, by its own traceback, by the first traceback, by the markers."""
@@ -177,15 +177,12 @@ class Run:
         return found != [_TRACEBACK] if self.stage() is Stage.SERVING and found else bool(found)
 
     def _reach(self, stage: Stage, line: Line, now: Moment) -> None:
-        before = self.stage()
-        if before is None or stage > before:
-            self.marker = line
-            self.began[stage] = now
-        if stage is Stage.SERVING and before is not Stage.SERVING:  # it outlived what was printed: caught tracebacks
+        before = self.furthest
+        if before is not None and stage <= before:
+            return
+        self.furthest, self.marker = stage, line
+        self.began[stage] = now
+        if stage is Stage.SERVING:  # it outlived what was printed: caught tracebacks
             self.wrapper = None
             self.model_code.clear()
             self.frames.clear()
-        if line.rank in self.ranks or len(self.ranks) < _MOST_RANKS:
-            self.ranks[line.rank] = max(stage, self.ranks.get(line.rank, stage))
-        else:
-            self.ranks[""] = max(stage, self.ranks.get("", stage))

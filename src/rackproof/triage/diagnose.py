@@ -49,6 +49,7 @@ class Diagnosis:
     timings: tuple[Timing, ...] = ()
     arguments: dict[str, str] = field(default_factory=dict)
     loaded: bool = False  # the log says that the weights are in the GPUs
+    roles: dict[int, str] = field(default_factory=dict)  # line number -> stage | cause | around | end | last
     failed: bool = False  # something ended, whether or not the log says why
 
     def group(self, name: str) -> dict[str, str]:
@@ -187,13 +188,16 @@ def _answer(
     notes = dict(state.notes.values)
     if line is not None:  # of several allocations that failed, the one that decided
         notes.update(Notes.of(line))
-    shown = {one.number: one for one in (state.run.marker, line, state.run.wrapper) if one is not None}
+    wrapper = state.run.wrapper
+    role = "cause" if rule is not None else "end" if line is wrapper else "last"
+    placed = [(one, name) for one, name in ((state.run.marker, "stage"), (wrapper, "around"), (line, role)) if one]
+    shown = {one.number: one for one, _ in placed}
     return Diagnosis(
         stage, class_, confidence, tuple(shown[number] for number in sorted(shown)), advice, requirements,
         state.notes.engine or "unknown", notes, rule.id if rule else "", rule.source if rule else "",
         ranks, rule is not None and rule.strength == "root", moment or state.now, state.timings(moment or state.now),
         dict(state.notes.arguments), (state.run.stage() or 0) >= Stage.ENGINE,
-        rule is not None or line is state.run.wrapper is not None,
+        {one.number: name for one, name in placed}, rule is not None or line is wrapper is not None,
     )  # fmt: skip
 
 

@@ -37,7 +37,7 @@ def document(triaged: Triaged) -> dict[str, Any]:
         "confidence": answer.confidence or "none",
         "ranks": [clean(rank, NAME_CHARS) for rank in answer.ranks],
         "at": clean(answer.moment.shown, NAME_CHARS) or None,
-        "lines": [{"number": line.number, "text": clean(masked(line.raw))} for line in answer.lines],
+        "lines": [{"number": line.number, "role": answer.roles[line.number], "text": clean(masked(line.raw))} for line in answer.lines],
         "notes": _cleaned(answer.notes),
         "timings": [asdict(timing) | {"began": clean(timing.began, NAME_CHARS)} for timing in answer.timings],
         "versions": _cleaned(answer.group("versions")),

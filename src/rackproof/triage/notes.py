@@ -31,6 +31,7 @@ _NOTES: tuple[tuple[str, str, str, re.Pattern[str], str], ...] = tuple(
         ("arguments", "non-default args:", "arguments", r"non-default args: (.{1,2000})", "last"),
         ("times", "Time spent downloading weights", "downloading", r": ([\d.]{1,12} seconds)", "last"),
         ("times", "page cache finished in ", "prefetching", r"finished in ([\d.]{1,12} ?s)", "last"),
+        ("times", " Completed | ", "shards", r"Completed \| (\d{1,6}/\d{1,6} \[[\d:]{1,9}<[\d:?]{1,9})", "last"),
         ("times", "Loading weights took", "reading weights", r"took ([\d.]{1,12} seconds)", "last"),
         ("times", "Model loading took", "loading model", r"took ([\d.]{1,12} GiB(?: memory)? and [\d.]{1,12} seconds)", "last"),
         ("times", "torch.compile t", "compiling", r"t(?:akes|ook) ([\d.]{1,12} s)", "last"),
@@ -96,7 +97,7 @@ class Notes:
         for group, literal, label, pattern, keep in _NOTES:
             if literal in line.text and (found := pattern.search(line.text)):
                 bare = group == "memory" and found[1][-1].isdigit()
-                value = found[1].replace("_", " ") if label == "GPU" else found[1]
+                value = _worded(label, found[1])
                 self._keep(label, f"{value} GiB" if bare else value, keep)
         if any(echo in line.text for echo in _ECHO_OF_ARGUMENTS):
             self._arguments(line.text)
@@ -130,6 +131,15 @@ class Notes:
             self.arguments["ep"] = "True"
         if served := _SERVED.search(text):
             self.arguments.setdefault("model", served["model"])
+
+
+def _worded(label: str, value: str) -> str:
+    """The value as a person would write it: a product's name, a progress bar."""
+    if label == "shards":
+        done, _, times = value.partition(" [")
+        spent, _, left = times.partition("<")
+        return f"{done} after {spent}, {left} to go"
+    return value.replace("_", " ") if label == "GPU" else value
 
 
 def number(text: str) -> float:

@@ -28,8 +28,9 @@ _CLASSES = {
 }  # fmt: skip
 _SURE = {
     "certain": "the log says so", "likely": "the log states the fault, but not all around it",
-    "possible": "a guess: the log stops before it says why", "": "",
+    "possible": "a guess, the log stops before it says why", "": "",
 }  # fmt: skip
+_ROLES = {"stage": "stage began", "cause": "cause", "around": "around it", "end": "ended by", "last": "last line"}
 _STYLE = {"none": "bold green", "unknown": "bold yellow"}
 _STANDING = {"fail": "bold red", "unknown": "bold yellow", "blocked": "bold yellow", "pass": "green"}
 
@@ -95,15 +96,18 @@ def _said(page: Page, answer: Diagnosis) -> None:
     if answer.confidence:
         page.field("how sure", f"{answer.confidence}: {_SURE[answer.confidence]}", indent=2)
     if answer.failed and (answer.ranks or answer.moment.shown):
-        page.field("failed first", _first(page, answer), indent=2)
+        page.field("failed first" if answer.ranks else "at", _first(page, answer), indent=2)
 
 
 def _first(page: Page, answer: Diagnosis) -> str:
     names = [page.clean(rank, NAME_CHARS) for rank in answer.ranks]
-    at = f" at {page.clean(answer.moment.shown, NAME_CHARS)}" if answer.moment.shown else ""
+    moment = page.clean(answer.moment.shown, NAME_CHARS)
+    if not names:
+        return moment
+    at = f" at {moment}" if moment else ""
     then = f"; then {', '.join(names[1:8])}" if len(names) > 1 else ""
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-    return f"{names[0] if names else 'this line'}{at}{then}{more}"
+    return f"{names[0]}{at}{then}{more}"
 
 
 def _next(page: Page, triaged: Triaged) -> None:
@@ -127,8 +131,13 @@ def _tally(now: Sequence[Standing]) -> str:
     """`1 fails, 2 unknown, 4 pass`: of requirements, each counted by the worst node."""
     worst = {one.requirement: one.status.value for one in reversed(now)}
     counts = {word: list(worst.values()).count(word) for word in dict.fromkeys(worst.values())}
-    words = {"fail": "fail", "unknown": "could not be read", "blocked": "could not be read for want of these",
-             "pass": "hold", "not_applicable": "do not apply"}  # fmt: skip
+    words = {
+        "fail": "fail",
+        "unknown": "unknown",
+        "blocked": "blocked",
+        "pass": "hold",
+        "not_applicable": "do not apply",
+    }
     return ", ".join(f"{counts[key]} {word}" for key, word in words.items() if key in counts)
 
 
@@ -161,7 +170,8 @@ def _lines(page: Page, answer: Diagnosis) -> None:
     if answer.lines:
         page.line("")
     for line in answer.lines:
-        page.field(f"line {line.number}", page.clean(masked(line.raw), 300), indent=2)
+        text = f"line {line.number}: {page.clean(masked(line.raw), 300)}"
+        page.field(_ROLES[answer.roles[line.number]], text, indent=2)
 
 
 def _details(page: Page, triaged: Triaged) -> None:

@@ -32,7 +32,9 @@ def _old(version: str, core: str, worker: str) -> list[str]:
     ]
 
 
-def _new(version: str, workers: list[str], core: str = "EngineCore", took: str = "61.20 s (compilation: 30.10 s)") -> list[str]:
+def _new(
+    version: str, workers: list[str], core: str = "EngineCore", took: str = "61.20 s (compilation: 30.10 s)"
+) -> list[str]:
     """0.16 to 0.28: workers are named by their place, and have no place before they know it."""
     api = "(APIServer pid=1) "
     lines = [

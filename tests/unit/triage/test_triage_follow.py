@@ -173,7 +173,12 @@ def test_a_stream_that_is_interrupted_is_judged(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["-", "-"], ["--follow", "-", "a.log"], ["--evidence", "x", "--inventory", "y", "a.log"], ["-", "--evidence", "-"]],
+    [
+        ["-", "-"],
+        ["--follow", "-", "a.log"],
+        ["--evidence", "x", "--inventory", "y", "a.log"],
+        ["-", "--evidence", "-"],
+    ],
 )
 def test_what_cannot_be_asked_together(arguments: list[str]) -> None:
     assert main(["triage", *arguments]) == 3

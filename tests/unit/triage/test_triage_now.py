@@ -113,7 +113,12 @@ def test_standing_folds_nodes_and_never_takes_what_was_not_judged_for_well() -> 
         outcomes = tuple(Outcome(known[key.replace("__", ".")], status) for key, status in found.items())
         return NodeResult(name, "gb300", Verdict.ACCEPT, outcomes, "", False, None)
 
-    nodes = [node("a", gpus__xid=Status.PASS), node("b", gpus__xid=Status.PASS), node("c", gpus__xid=Status.FAIL), node("d")]
+    nodes = [
+        node("a", gpus__xid=Status.PASS),
+        node("b", gpus__xid=Status.PASS),
+        node("c", gpus__xid=Status.FAIL),
+        node("d"),
+    ]
     found = standing(combine(nodes, ()), ("gpus.xid", "fleet.members"))
     assert [(one.requirement, one.status, one.nodes) for one in found] == [
         ("gpus.xid", Status.FAIL, ("c",)),
@@ -144,7 +149,9 @@ def test_what_cannot_fit_says_expand_or_move_with_the_numbers() -> None:
     assert triaged.fit.layout == "h200-tp8"
     layouts = recipes.load().layouts
     assert triaged.fit.expand and all(layouts[name].hardware == "h200" for name in triaged.fit.expand)
-    assert triaged.fit.move and not [name for name in triaged.fit.move if layouts[name].hardware.startswith(("h200", "mi"))]
+    assert triaged.fit.move and not [
+        name for name in triaged.fit.move if layouts[name].hardware.startswith(("h200", "mi"))
+    ]
     assert all(layouts[name].tier in ("official", "vendor") for name in (*triaged.fit.expand, *triaged.fit.move))
     advice = triaged.answer.advice
     assert re.search(r"TP8 on h200 cannot fit: [\d.]+ GiB of weights a GPU, [\d.]+ GiB to put them in", advice)
@@ -154,7 +161,9 @@ def test_what_cannot_fit_says_expand_or_move_with_the_numbers() -> None:
 
 def test_the_share_of_memory_in_the_log_is_the_one_that_counts() -> None:
     words = [
-        Triaged.of({"a": judged(loading_fails("NVIDIA H200", tensor_parallel_size=8, gpu_memory_utilization=share))}).fit
+        Triaged.of(
+            {"a": judged(loading_fails("NVIDIA H200", tensor_parallel_size=8, gpu_memory_utilization=share))}
+        ).fit
         for share in (0.5, 0.95)
     ]
     assert [round(float(said.memory.words.split("a GPU, ")[1].split()[0])) for said in words if said] == [70, 133]

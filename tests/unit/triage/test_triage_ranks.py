@@ -39,7 +39,12 @@ def test_of_two_causes_the_earlier_by_time_wins_whatever_the_order_of_lines() ->
 
 
 def test_without_stamps_the_first_line_wins() -> None:
-    log = [*START, *WEIGHTS[:1], *failing(0, "load_model", OOM, "10:09:02"), *failing(3, "load_model", E802, "10:09:01")]
+    log = [
+        *START,
+        *WEIGHTS[:1],
+        *failing(0, "load_model", OOM, "10:09:02"),
+        *failing(3, "load_model", E802, "10:09:01"),
+    ]
     bare = [line.replace("07-01 10:09:0", "") for line in log]
     assert judged([line for line in bare if "07-01" not in line]).ranks[0] == "Worker_TP0"
 
@@ -105,7 +110,10 @@ def test_ranks_of_launchers(line: str, rank: str) -> None:
 
 
 def test_ten_thousand_made_up_ranks_cost_bounded_memory() -> None:
-    log = [f"(Worker_TP{number} pid={number}) INFO 07-01 10:00:00 [a.py:1] Starting to load model m..." for number in range(10_000)]
+    log = [
+        f"(Worker_TP{number} pid={number}) INFO 07-01 10:00:00 [a.py:1] Starting to load model m..."
+        for number in range(10_000)
+    ]
     assert judged(log).stage == "weights-load"
     assert judged([f"svc{number}  | {START[0]}" for number in range(2_000)]).stage == "container-start"
 
@@ -117,15 +125,25 @@ SCENARIOS = {
     "graphs": ([*START, *WEIGHTS, *ENGINE[:3]], failing(1, "capture_model", OOM, "10:09:01"), "engine-init", "tuning"),
     "requests": (HEALTHY["uvicorn"], failing(1, "execute_model", OOM, "10:09:01"), "serving", "tuning"),
 }
-ECHOES = ["torch.distributed.DistBackendError: NCCL error in: x.cpp:133, remote process exited or there was a network error"]
+ECHOES = [
+    "torch.distributed.DistBackendError: NCCL error in: x.cpp:133, remote process exited or there was a network error"
+]
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.sampled_from(sorted(SCENARIOS)), st.lists(st.integers(0, 3), max_size=60), st.integers(0, 100))
 def test_interleaved_ranks_never_give_a_wrong_certain_answer(name: str, order: list[int], cut: int) -> None:
     before, failed, stage, class_ = SCENARIOS[name]
-    tail = [*traceback("(Worker_TP2 pid=92) ", "all_reduce", ECHOES[0]), f"{CORE}ERROR 07-01 10:09:09 [c.py:1] EngineCore failed to start."]
-    streams = [failed, worker(3, WEIGHTS[:1]) if name != "fabric" else [], tail, [*ECHO, f"{API}INFO 07-01 10:09:10 [a.py:1] bye"]]
+    tail = [
+        *traceback("(Worker_TP2 pid=92) ", "all_reduce", ECHOES[0]),
+        f"{CORE}ERROR 07-01 10:09:09 [c.py:1] EngineCore failed to start.",
+    ]
+    streams = [
+        failed,
+        worker(3, WEIGHTS[:1]) if name != "fabric" else [],
+        tail,
+        [*ECHO, f"{API}INFO 07-01 10:09:10 [a.py:1] bye"],
+    ]
     log = [*before, *interleaved(streams, order)]
     for end in {len(log), len(log) * cut // 100}:
         answer = judged(log[:end])

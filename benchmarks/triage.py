@@ -3,7 +3,8 @@
     python benchmarks/triage.py [--mib 1024] [--runs 3]
 
 The log is generated: a start, then requests and statistics as a busy server writes them, then a failure. Both read it
-from the page cache, in turn; the best of the runs counts, since everything else on the machine only adds.
+from the page cache, in turn, one after the other in each round; shown are the best time of each, since everything else on
+the machine only adds, and the median of the rounds' ratios.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -61,13 +63,10 @@ def ran(command: list[str]) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, env=environ).stdout
 
 
-def best(run: Callable[[], object], runs: int) -> float:
-    times = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return min(times)
+def seconds(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
 
 
 def main() -> None:
@@ -82,13 +81,15 @@ def main() -> None:
         grep = ["grep", "-a", "-c", "-F", "-f", str(patterns), str(log)]
         triage = [str(Path(sys.executable).with_name("rackproof")), "triage", "-q", "--plain", str(log)]
         subprocess.run(["cat", str(log)], stdout=subprocess.DEVNULL, check=True)  # into the page cache
-        by_grep = best(lambda: ran(grep), chosen.runs)
-        by_triage = best(lambda: ran(triage), chosen.runs)
+        rounds = [(seconds(lambda: ran(grep)), seconds(lambda: ran(triage))) for _ in range(chosen.runs)]
+        by_grep, by_triage = min(one for one, _ in rounds), min(other for _, other in rounds)
+        ratio = statistics.median(other / one for one, other in rounds)
         answer = ran(triage).strip()
         memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
         print(f"log: {log.stat().st_size / 2**20:.0f} MiB, {count} lines; {len(keywords())} fixed patterns")
         print(f"grep -c -F  {by_grep:7.2f} s")
         print(f"triage      {by_triage:7.2f} s, {by_triage / by_grep:.2f} times grep; peak memory {memory:.0f} MiB")
+        print(f"rounds      {chosen.runs}, median ratio {ratio:.2f}, load average {os.getloadavg()[0]:.1f}")
         print(f"answer: {answer.rsplit('  ', 1)[0]}")
 
 

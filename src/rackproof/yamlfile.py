@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError, best_match
 
 from rackproof.errors import InputError
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
 
 Path_ = tuple[str | int, ...]
 
@@ -84,6 +85,9 @@ def _too_deep(text: str) -> bool:
 
 def check(file: YamlFile, schema: Mapping[str, Any]) -> None:
     """Raise InputError for the first (most specific) thing in the file that the schema does not allow."""
+    from jsonschema import Draft202012Validator  # a fifth of a second, which a file without a schema need not cost
+    from jsonschema.exceptions import best_match
+
     error = best_match(Draft202012Validator(schema).iter_errors(file.data))
     if error is not None:
         raise InputError(file.where(*_path(error)), *_explain(error))

@@ -9,44 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from rackproof.triage.notes import ENGINE_WORDS, LITERALS, Notes
+from rackproof.triage.clock import NEVER, Moment
+from rackproof.triage.notes import ENGINE_WORDS, GROUPS, LITERALS, Notes
 from rackproof.triage.reader import Line
 from rackproof.triage.rules import Rule, rules
-from rackproof.triage.stages import (
-    ENDED_IN,
-    FAILED_IN,
-    FRAMES,
-    MARKERS,
-    MODEL_CODE,
-    NEW_RUN,
-    STATS,
-    STATS_RUST,
-    WRAPPERS,
-    Run,
-    Stage,
-)
+from rackproof.triage.runs import Finding, State, Timing, earliest
+from rackproof.triage.stages import ENDED_IN, FAILED_IN, FRAMES, MARKERS, MODEL_CODE, STATS, STATS_RUST, WRAPPERS, Stage
 
 LOAD_FIRST = ("container-start", "weights-load", "engine-init", "multi-node", "provisioning")
-_ORDER = {"root": 0, "cause": 1, "hint": 2, "last-line": 2}
-_PER_RULE = 16  # findings kept of one rule: the first of each rank is enough
-# Text of users and of the command line, echoed: it can hold any word, and none of them is the engine's.
-_ECHOES = ("Received request ", "non-default args:", "Initializing a V")
-_ACCESS = "INFO:     "  # uvicorn
+_ORDER = {"root": 0, "cause": 1, "stated": 2, "hint": 3, "last-line": 3}
+_SURE = ("certain", "likely", "possible", "")
+_EARLY = ("provisioning", "container-start", "weights-load", "engine-init", "multi-node", "serving", "unknown", "none")
+_MOST_ORIGINS = 256  # names come from the log; more are judged together
 
 _ENVIRONMENT = (
     "gpu_driver.branch", "gpu_driver.lockstep", "container_runtime.cdi", "nvlink.fabric_state", "gpus.count",
     "gpus.idle", "gpus.memory", "gpus.xid",
 )  # fmt: skip
 _HEALTH = ("gpus.xid", "gpus.ecc_errors", "nvlink.links")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A rule that matched a line, and the furthest stage the run had reached by then."""
-
-    rule: Rule
-    line: Line
-    reached: Stage | None
 
 
 @dataclass(frozen=True)
@@ -63,65 +43,70 @@ class Diagnosis:
     notes: dict[str, str]
     rule: str = ""
     source: str = ""
-    ranks: tuple[str, ...] = ()
+    ranks: tuple[str, ...] = ()  # that said it, the first one first
     root: bool = False
+    moment: Moment = NEVER  # of the line that decided
+    timings: tuple[Timing, ...] = ()
+    arguments: dict[str, str] = field(default_factory=dict)
+    loaded: bool = False  # the log says that the weights are in the GPUs
+    roles: dict[int, str] = field(default_factory=dict)  # line number -> stage | cause | around | end | last
+    failed: bool = False  # something ended, whether or not the log says why
+
+    def group(self, name: str) -> dict[str, str]:
+        """Of the notes: versions, times, memory or tokens."""
+        return {label: value for label, value in self.notes.items() if GROUPS[label] == name}
 
 
-@dataclass
-class _State:
-    run: Run = field(default_factory=Run)
-    notes: Notes = field(default_factory=Notes)
-    findings: list[Finding] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-    seen: set[str] = field(default_factory=set)
-    last: Line | None = None
+class Log:
+    """Lines taken in one at a time, and an answer at any moment: one for each container or host that the log names."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, State] = {}
+        self._origin = ""
+
+    def take(self, line: Line) -> None:
+        """Take in one line. One that names no origin continues the one before it."""
+        origin = line.origin or self._origin
+        if origin not in self._states and len(self._states) >= _MOST_ORIGINS:
+            origin = next(iter(self._states))
+        self._origin = origin
+        state = self._states.setdefault(origin, State())
+        if state.starts_again(line):
+            state = self._states[origin] = State()
+        state.take(line)
+
+    def progress(self) -> tuple[int, ...]:
+        """Changes whenever an answer may be another than before, apart from where the log ends."""
+        return tuple(state.progress for state in self._states.values())
+
+    def answers(self) -> dict[str, Diagnosis]:
+        """The answer for each origin that said anything; at least one."""
+        spoke = {origin: state for origin, state in self._states.items() if state.said_something}
+        states = spoke or dict(list(self._states.items())[:1]) or {"": State()}
+        return {origin: _decide(state) for origin, state in states.items()}
 
 
 def diagnose(lines: Iterable[Line]) -> Diagnosis:
     """Judge a log, or the part of one that is there."""
-    state = _State()
-    every = rules()
-    extras = tuple({rule.also for rule in every if rule.also})
+    log = Log()
     for line in lines:
-        if line.text.startswith(NEW_RUN) and (state.run.stage() or 0) > Stage.START:
-            state = _State()  # restarted: the last run is the one that is judged
-        _take(state, line, every, extras)
-    return _decide(state)
+        log.take(line)
+    answers = list(log.answers().values())
+    return answers[reconcile(answers)]
 
 
-def _take(state: _State, line: Line, every: tuple[Rule, ...], extras: tuple[str, ...]) -> None:
-    state.last = line
-    state.notes.see(line)
-    if line.text.startswith(_ECHOES):
-        if not line.text.startswith(_ECHOES[0]):
-            state.run.see(line)
-        return
-    if line.text.startswith(_ACCESS) and ' - "' in line.text:
-        return  # the path is the client's, and could hold an error's name
-    before = state.run.stage()
-    state.run.see(line)
-    reached = state.run.stage()
-    if reached is Stage.SERVING and before is not Stage.SERVING:  # survived: only the node's health still counts
-        state.findings = [found for found in state.findings if found.rule.strength == "root"]
-    state.seen.update(text for text in extras if text in line.text)
-    for rule in every:
-        if rule.matches(line.text) and state.counts.get(rule.id, 0) < _PER_RULE:
-            state.counts[rule.id] = state.counts.get(rule.id, 0) + 1
-            state.findings.append(Finding(rule, line, reached))
-
-
-def _decide(state: _State) -> Diagnosis:
+def _decide(state: State) -> Diagnosis:
     counting = [found for found in state.findings if _counts(state, found)]
     if counting:
-        return _failed(state, min(counting, key=lambda found: (_ORDER[found.rule.strength], found.line.number)))
+        return _failed(state, _first(counting))
     if state.run.wrapper is not None:
         return _unexplained(state, state.run.wrapper)
     return _ended(state)
 
 
-def _counts(state: _State, found: Finding) -> bool:
+def _counts(state: State, found: Finding) -> bool:
     rule = found.rule
-    hint = rule.strength == "hint"  # which is about the log as a whole, not about one moment
+    hint = _ORDER[rule.strength] > _ORDER["cause"]  # which is about the log as a whole, not about one moment
     stage = state.run.at(found.line.rank, state.run.stage() if hint else found.reached)
     if rule.strength == "last-line" and found.line is not state.last:
         return False
@@ -130,24 +115,35 @@ def _counts(state: _State, found: Finding) -> bool:
     return ("unknown" if stage is None else stage.name.lower()) in rule.when
 
 
-def _failed(state: _State, found: Finding) -> Diagnosis:
+def _first(counting: Sequence[Finding]) -> Finding:
+    """The strongest, and of these the first by time: ranks that write into one log do not write in order."""
+    strength = min(_ORDER[found.rule.strength] for found in counting)
+    best = [found for found in counting if _ORDER[found.rule.strength] == strength]
+    times = earliest([found.moment for found in best]) or [0.0] * len(best)
+    return min(zip(times, best, strict=True), key=lambda pair: (pair[0], pair[1].line.number))[1]
+
+
+def _failed(state: State, found: Finding) -> Diagnosis:
     rule, rank = found.rule, found.line.rank
     at = state.run.at(rank, found.reached)
     guessed = rule.stage is None and at is None
     stage = rule.stage or (rule.default_stage if at is None else FAILED_IN[at]) or "unknown"
-    if _ORDER[rule.strength] > 1:
+    if _ORDER[rule.strength] > _ORDER["stated"]:
         confidence = "possible"
+    elif rule.strength == "stated":
+        confidence = "likely"
     else:
         sure = not guessed and not (at is Stage.ENGINE and state.run.model_code and found.reached is None)
         confidence = "certain" if sure else "likely"
-    ranks = tuple(dict.fromkeys(other.line.rank for other in state.findings if other.rule is rule and other.line.rank))
+    said = [found, *(other for other in state.findings if other.rule is rule)]
+    ranks = tuple(dict.fromkeys(other.line.rank for other in said if other.line.rank))
     return _answer(
         state, stage, rule.class_, confidence, rule.advice, rule.requirements, found.line,
-        rule=rule, ranks=ranks,
+        rule=rule, ranks=ranks, moment=found.moment,
     )  # fmt: skip
 
 
-def _unexplained(state: _State, line: Line) -> Diagnosis:
+def _unexplained(state: State, line: Line) -> Diagnosis:
     at = state.run.at(line.rank, state.run.stage())
     stage = "unknown" if at is None else FAILED_IN[at]
     if "died unexpectedly" in line.text:
@@ -162,10 +158,11 @@ def _unexplained(state: _State, line: Line) -> Diagnosis:
             "The engine failed to start, and the log does not say why. Verify the environment first, "
             "and find the first traceback of a worker: what the API server prints is its echo."
         )
-    return _answer(state, stage, "unknown", "", advice, _to_verify(stage), line)
+    ranks = (line.rank,) if line.rank else ()
+    return _answer(state, stage, "unknown", "", advice, _to_verify(stage), line, ranks=ranks, moment=state.wrapped)
 
 
-def _ended(state: _State) -> Diagnosis:
+def _ended(state: State) -> Diagnosis:
     stage = state.run.stage()
     if stage is Stage.SERVING:
         advice = "The engine became ready and nothing failed in this log. If the process is gone, look at the kernel log: it may have been killed."
@@ -185,14 +182,22 @@ def _to_verify(stage: str) -> tuple[str, ...]:
 
 
 def _answer(
-    state: _State, stage: str, class_: str, confidence: str, advice: str, requirements: tuple[str, ...],
-    line: Line | None, rule: Rule | None = None, ranks: tuple[str, ...] = (),
+    state: State, stage: str, class_: str, confidence: str, advice: str, requirements: tuple[str, ...],
+    line: Line | None, rule: Rule | None = None, ranks: tuple[str, ...] = (), moment: Moment | None = None,
 ) -> Diagnosis:  # fmt: skip
-    shown = {one.number: one for one in (state.run.marker, line, state.run.wrapper) if one is not None}
+    notes = dict(state.notes.values)
+    if line is not None:  # of several allocations that failed, the one that decided
+        notes.update(Notes.of(line))
+    wrapper = state.run.wrapper
+    role = "cause" if rule is not None else "end" if line is wrapper else "last"
+    placed = [(one, name) for one, name in ((state.run.marker, "stage"), (wrapper, "around"), (line, role)) if one]
+    shown = {one.number: one for one, _ in placed}
     return Diagnosis(
         stage, class_, confidence, tuple(shown[number] for number in sorted(shown)), advice, requirements,
-        state.notes.engine or "unknown", dict(state.notes.values), rule.id if rule else "", rule.source if rule else "",
-        ranks, rule is not None and rule.strength == "root",
+        state.notes.engine or "unknown", notes, rule.id if rule else "", rule.source if rule else "",
+        ranks, rule is not None and rule.strength == "root", moment or state.now, state.timings(moment or state.now),
+        dict(state.notes.arguments), (state.run.stage() or 0) >= Stage.ENGINE,
+        {one.number: name for one, name in placed}, rule is not None or line is wrapper is not None,
     )  # fmt: skip
 
 
@@ -206,14 +211,21 @@ def keywords() -> tuple[str, ...]:
 
 
 def reconcile(answers: Sequence[Diagnosis]) -> int:
-    """Which of several logs decides: one that condemns the node, then the surest, then the one that failed earliest."""
+    """Which of several answers decides: one that condemns the node, then a cause over a guess, and of these the first
+    by time. Where no time is printed that all have: the surest, then the one that failed earliest on the way up.
+    """
+    best = min(_weight(answer) for answer in answers)
+    among = [number for number, answer in enumerate(answers) if _weight(answer) == best]
+    times = earliest([answers[number].moment for number in among]) if best < 3 else None
 
-    def key(number: int) -> tuple[bool, int, bool, int, int]:
-        answer = answers[number]
-        sure = ("certain", "likely", "possible", "").index(answer.confidence)
-        return (not answer.root, sure, answer.class_ == "none", _EARLY.index(answer.stage), number)
+    def key(place: int) -> tuple[float, int, int, int]:
+        answer = answers[among[place]]
+        return times[place] if times else 0.0, _SURE.index(answer.confidence), _EARLY.index(answer.stage), place
 
-    return min(range(len(answers)), key=key)
+    return among[min(range(len(among)), key=key)]
 
 
-_EARLY = ("provisioning", "container-start", "weights-load", "engine-init", "multi-node", "serving", "unknown", "none")
+def _weight(answer: Diagnosis) -> int:
+    if answer.root:
+        return 0
+    return 4 if answer.class_ == "none" else {"certain": 1, "likely": 1, "possible": 2, "": 3}[answer.confidence]

@@ -1,4 +1,4 @@
-"""The rules, as data: rules.yaml beside this module, checked by schema, patterns compiled once."""
+"""The rules, as data: rules.yaml beside this module, held against SCHEMA by a test, patterns compiled once."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rackproof.triage.stages import Stage
 CLASSES = ("environment", "tuning", "capacity", "bug-upstream")
 STAGES = ("provisioning", "container-start", "weights-load", "engine-init", "multi-node", "serving")
 WHEN = ("unknown", *(stage.name.lower() for stage in Stage))
+RULES = Path(__file__).with_name("rules.yaml")
 _TEXTS = {"type": "array", "items": {"type": "string"}, "minItems": 1}
 
 SCHEMA: dict[str, Any] = {
@@ -32,7 +33,7 @@ SCHEMA: dict[str, Any] = {
             "stage": {"enum": list(STAGES)},
             "default_stage": {"enum": list(STAGES)},
             "class": {"enum": list(CLASSES)},
-            "strength": {"enum": ["root", "cause", "hint", "last-line"]},
+            "strength": {"enum": ["root", "cause", "stated", "hint", "last-line"]},
             "advice": {"type": "string"},
             "requirements": {"type": "array", "items": {"type": "string"}},
             "source": {"type": "string"},
@@ -48,8 +49,8 @@ class Rule:
     """One thing a log can say, and what follows from it.
 
     `literal` is looked for first, so that a line which is not about this costs one substring search. `strength`:
-    root (health of the node: outranks what it makes fail), cause, hint (only where nothing else decides), last-line
-    (a hint, and only where the log stops at it). `stage` holds always, `default_stage` where the log does not say.
+    root (health of the node: outranks what it makes fail), cause, stated (a fault that the log states, but not that it
+    is the one; only where nothing else decides), hint (a guess, likewise), last-line (a hint, and only where the log stops at it). `stage` holds always, `default_stage` where the log does not say.
     """
 
     id: str
@@ -74,7 +75,7 @@ class Rule:
 @cache
 def rules() -> tuple[Rule, ...]:
     """All rules, in the order of the file: of two that match one line the first counts."""
-    file = yamlfile.load(Path(__file__).with_name("rules.yaml"), SCHEMA)
+    file = yamlfile.load(RULES)  # a test holds the file against SCHEMA; here that would cost more than a small log
     return tuple(_rule(file, key, fields) for key, fields in file.data.items())
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from rackproof.triage.clock import NEVER, Moment
 from rackproof.triage.reader import Line
 
 
@@ -28,6 +29,10 @@ STATS, STATS_RUST = "Avg prompt throughput:", "Avg prompt tput:"
 # nothing yet, so it is given the earlier name: a stage is never reported later than it was.
 FAILED_IN = {
     Stage.START: "container-start", Stage.DISTRIBUTED: "engine-init", Stage.WEIGHTS: "weights-load",
+    Stage.ENGINE: "engine-init", Stage.SERVING: "serving",
+}  # fmt: skip
+NAMES = {
+    Stage.START: "start", Stage.DISTRIBUTED: "distributed-init", Stage.WEIGHTS: "weights-load",
     Stage.ENGINE: "engine-init", Stage.SERVING: "serving",
 }  # fmt: skip
 ENDED_IN = {**FAILED_IN, Stage.DISTRIBUTED: "container-start"}
@@ -53,13 +58,28 @@ MARKERS: tuple[tuple[str, Stage], ...] = (
     ("Application startup complete.", Stage.SERVING),
     ("starting OpenAI server", Stage.SERVING),
     ("Uvicorn running on", Stage.SERVING),
-    ("Load weight begin", Stage.WEIGHTS),  # sglang, and the next three
+    ("Load weight begin", Stage.WEIGHTS),  # sglang, up to where TensorRT-LLM begins
     ("Load weight end", Stage.ENGINE),
     ("Capture cuda graph begin", Stage.ENGINE),
     ("The server is fired up and ready to roll", Stage.SERVING),
+    ("server_args=ServerArgs(", Stage.START),
+    ("Init torch distributed begin", Stage.DISTRIBUTED),
+    ("KV Cache is allocated", Stage.ENGINE),
+    ("Memory pool end", Stage.ENGINE),
+    ("TensorRT-LLM version:", Stage.START),  # TensorRT-LLM, to the end of these
+    ("TensorRT LLM version:", Stage.START),
+    (" for model weights.", Stage.WEIGHTS),
+    ("Memory used after loading model weights", Stage.ENGINE),
+    ("Peak memory during memory usage profiling", Stage.ENGINE),
+    ("Estimated max memory in KV cache", Stage.ENGINE),
     (STATS, Stage.SERVING),
     (STATS_RUST, Stage.SERVING),
 )
+
+# sglang opens its port first and warms up with a request of its own; ready is another line of it.
+_UVICORN = ("Application startup complete.", "Uvicorn running on")
+_OF_SGLANG = ("server_args=ServerArgs(", "Init torch distributed", "Load weight begin", "Capture cuda graph begin")
+_MOST_RANKS = 4096  # names come from the log; a hostile one could make them up
 
 # What an exception or its traceback says about where it was raised. `execute_model` is missing on purpose: profiling,
 # warm-up and requests all go through it.
@@ -110,34 +130,45 @@ _TRACEBACK = "Traceback (most recent call last)"
 class Run:
     """What the lines so far say about one run."""
 
-    ranks: dict[str, Stage] = field(default_factory=dict)
+    furthest: Stage | None = None  # that any rank reached: since 0.12 only the first rank reports most of them
     frames: dict[str, Stage] = field(default_factory=dict)  # in the order of the log: the first cause comes first
-    model_code: bool = False
+    model_code: set[str] = field(default_factory=set)  # ranks that ran the model
     wrapper: Line | None = None
     marker: Line | None = None  # the line with which the furthest stage began
+    began: dict[Stage, Moment] = field(default_factory=dict)  # when the first rank reached a stage
+    sglang: bool = False
 
     def stage(self) -> Stage | None:
-        """The furthest stage any rank reached: since 0.12 only the first rank reports most of them."""
-        return max(self.ranks.values(), default=None)
+        """The furthest stage any rank reached."""
+        return self.furthest
 
     def at(self, rank: str, reached: Stage | None) -> Stage | None:
         """Where a rank failed: `reached` when it did, by its own traceback, by the first traceback, by the markers."""
         if reached is Stage.SERVING:
             return reached
-        said = self.frames.get(rank) or next(iter(self.frames.values()), None) or reached
-        return Stage.ENGINE if said is None and self.model_code else said
+        own = self.frames.get(rank)
+        if own is None and self._ran_model(rank):
+            return Stage.ENGINE  # a rank runs the model only once it has the weights, however far the others are
+        return own or next(iter(self.frames.values()), None) or reached
 
-    def see(self, line: Line) -> None:
-        """Take in one line."""
+    def _ran_model(self, rank: str) -> bool:
+        """A line without a rank may be anybody's."""
+        return rank in self.model_code or "" in self.model_code or (not rank and bool(self.model_code))
+
+    def see(self, line: Line, now: Moment = NEVER) -> None:
+        """Take in one line; `now` is its time, or that of the last line that had one."""
         for text, stage in FRAMES:
-            if text in line.text:
+            if text in line.text and (line.rank in self.frames or len(self.frames) < _MOST_RANKS):
                 self.frames[line.rank] = max(stage, self.frames.get(line.rank, stage))
-        self.model_code |= MODEL_CODE in line.text
+        self.sglang = self.sglang or any(text in line.text for text in _OF_SGLANG)
+        if MODEL_CODE in line.text and len(self.model_code) < _MOST_RANKS:
+            self.model_code.add(line.rank)
         if self.wrapper is None and self._ends_something(line.text):
             self.wrapper = line
         for text, stage in MARKERS:
             if text in line.text:
-                self._reach(stage, line)
+                early = self.sglang and text in _UVICORN
+                self._reach(Stage.ENGINE if early else stage, line, now)
                 return
 
     def _ends_something(self, text: str) -> bool:
@@ -145,11 +176,13 @@ class Run:
         found = [wrapper for wrapper in WRAPPERS if wrapper in text]
         return found != [_TRACEBACK] if self.stage() is Stage.SERVING and found else bool(found)
 
-    def _reach(self, stage: Stage, line: Line) -> None:
-        before = self.stage()
-        if before is None or stage > before:
-            self.marker = line
-        if stage is Stage.SERVING and before is not Stage.SERVING:  # it outlived what was printed: caught tracebacks
-            self.wrapper, self.model_code = None, False
+    def _reach(self, stage: Stage, line: Line, now: Moment) -> None:
+        before = self.furthest
+        if before is not None and stage <= before:
+            return
+        self.furthest, self.marker = stage, line
+        self.began[stage] = now
+        if stage is Stage.SERVING:  # it outlived what was printed: caught tracebacks
+            self.wrapper = None
+            self.model_code.clear()
             self.frames.clear()
-        self.ranks[line.rank] = max(stage, self.ranks.get(line.rank, stage))

@@ -13,10 +13,14 @@ import pytest
 import rackproof
 from rackproof import yamlfile
 from rackproof.triage.reader import MAX_LINE
-from rackproof.triage.rules import Rule, rules
+from rackproof.triage.rules import RULES, SCHEMA, Rule, rules
 from rackproof.verdict.catalogue import requirements
 
 each = pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule.id)
+
+
+def test_the_file_is_as_the_schema_says() -> None:
+    yamlfile.check(yamlfile.load(RULES), SCHEMA)
 
 
 @each

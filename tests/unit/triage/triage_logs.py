@@ -112,3 +112,39 @@ FAILED: dict[str, tuple[list[str], str, str]] = {
 
 def judged(log: list[str]) -> Diagnosis:
     return diagnose(lines(io.BytesIO("\n".join(log).encode())))
+
+
+def worker(rank: int, lines: list[str]) -> list[str]:
+    """Lines of the first worker as another one would write them."""
+    return [line.replace("Worker_TP0 pid=90", f"Worker_TP{rank} pid={90 + rank}") for line in lines]
+
+
+def interleaved(logs: list[list[str]], order: list[int]) -> list[str]:
+    """Several logs merged: each keeps its own order; `order` says which goes on, and the rest follows in turn."""
+    left = [list(log) for log in logs]
+    merged = []
+    for number in order:
+        if left[number % len(left)]:
+            merged.append(left[number % len(left)].pop(0))
+    return merged + [line for log in left for line in log]
+
+
+# The log of the example in docs/triage.md.
+EXAMPLE = """\
+(APIServer pid=1) INFO 08-12 10:11:02 [api_server.py:1] vLLM API server version 0.27.1
+(APIServer pid=1) INFO 08-12 10:11:02 [utils.py:1] non-default args: {'model_tag': 'moonshotai/Kimi-K3', 'model': 'moonshotai/Kimi-K3', 'tensor_parallel_size': 8, 'gpu_memory_utilization': 0.95, 'max_model_len': 131072, 'api_key': ['s3cret']}
+(EngineCore pid=68) INFO 08-12 10:11:12 [core.py:1] Initializing a V1 LLM engine (v0.27.1) with config: model='moonshotai/Kimi-K3', max_seq_len=131072, tensor_parallel_size=8, pipeline_parallel_size=1, data_parallel_size=1,
+(Worker pid=90) INFO 08-12 10:11:20 [parallel_state.py:1] world_size=8 rank=0 local_rank=0 distributed_init_method=tcp://127.0.0.1:5 backend=nccl
+(Worker pid=90) INFO 08-12 10:11:22 [pynccl.py:1] vLLM is using nccl==2.28.9
+(Worker_TP0 pid=90) INFO 08-12 10:11:31 [gpu_model_runner.py:1] Starting to load model moonshotai/Kimi-K3...
+(Worker_TP0 pid=90) WARNING 08-12 10:11:40 [fused_moe.py:1] Using default MoE config. Performance might be sub-optimal! Config file not found at /x/configs/E=896,N=384,device_name=NVIDIA_H200.json
+(Worker_TP0 pid=90) 
+Loading safetensors checkpoint shards:  40% Completed | 39/96 [03:05<05:05,  5.15s/it]
+(Worker_TP3 pid=93) ERROR 08-12 10:15:02 [multiproc_executor.py:1] WorkerProc failed to start.
+(Worker_TP3 pid=93) ERROR 08-12 10:15:02 [multiproc_executor.py:1] Traceback (most recent call last):
+(Worker_TP3 pid=93) ERROR 08-12 10:15:02 [multiproc_executor.py:1]   File "/x/model_loader.py", line 1, in load_weights
+(Worker_TP3 pid=93) ERROR 08-12 10:15:02 [multiproc_executor.py:1] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 264.00 MiB. GPU 3 has a total capacity of 139.80 GiB of which 120.88 MiB is free.
+(Worker_TP1 pid=91) ERROR 08-12 10:15:01 [multiproc_executor.py:1]   File "/x/model_loader.py", line 1, in load_weights
+(Worker_TP1 pid=91) ERROR 08-12 10:15:01 [multiproc_executor.py:1] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 264.00 MiB. GPU 1 has a total capacity of 139.80 GiB of which 60.88 MiB is free.
+(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}
+"""

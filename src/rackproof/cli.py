@@ -14,6 +14,7 @@ import click
 from rackproof import __version__
 from rackproof.commands.eligible import eligible
 from rackproof.commands.explain import explain
+from rackproof.commands.image import image
 from rackproof.commands.judge import judge
 from rackproof.commands.launch import launch
 from rackproof.commands.options import State, debug
@@ -49,7 +50,7 @@ def cli() -> None:
     """
 
 
-for _command in (verify, collect, judge, redact, eligible, probe, launch, triage, recipe, parse, explain):
+for _command in (verify, collect, judge, redact, eligible, probe, image, launch, triage, recipe, parse, explain):
     cli.add_command(_command)
 
 

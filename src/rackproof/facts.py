@@ -15,6 +15,7 @@ from rackproof.errors import MissingFact
 
 if TYPE_CHECKING:  # they are made of the types below
     from rackproof.facts_amd import AmdFacts
+    from rackproof.facts_image import ImageChain
     from rackproof.facts_network import NetworkFacts
     from rackproof.facts_pci import PciFacts
     from rackproof.facts_rdma import RdmaFacts
@@ -260,6 +261,7 @@ class RuntimeFacts:
     toolkit_version: Fact[str | None]  # nvidia-ctk --version; None where it is not installed
     cdi_specs: Fact[tuple[CdiSpec, ...]]
     images: Fact[tuple[ImageFacts, ...]]
+    image_chains: Fact[tuple[ImageChain, ...]] = Missing("not read")  # what proves an image without a digest
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from rackproof.evidence.tools import (
     fabric_manager,
     gpu_holders,
     host,
+    image_chain,
     imex,
     kernel_events,
     kernel_log,
@@ -160,6 +161,7 @@ def _runtime(evidence: Evidence) -> RuntimeFacts:
         toolkit_version=_read(container.toolkit_version, evidence),
         cdi_specs=_read(cdi.cdi_specs, evidence),
         images=_read(container.images, evidence),
+        image_chains=_read(image_chain.chains, evidence),
     )
 
 

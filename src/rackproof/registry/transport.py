@@ -76,9 +76,11 @@ class Transport:
     """
 
     def __init__(
-        self, ca_file: Path | None = None, *, plain_http: bool = False, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
+        self, ca_file: Path | None = None, *, plain_http: bool = False, attempts: int = ATTEMPTS,
+        silence_s: float = SILENCE_S, sleep: Callable[[float], None] = time.sleep,
+    ) -> None:  # fmt: skip
         self._context = _context(ca_file)
+        self._attempts, self._silence_s = attempts, silence_s
         self._plain, self._plain_loopback, self._sleep = plain_http, ca_file is None, sleep
 
     def base(self, host: str) -> str:
@@ -89,21 +91,21 @@ class Transport:
     def request(self, url: str, headers: Mapping[str, str], limit: int, data: bytes | None = None) -> Answer:
         """GET (POST where there is data). `limit`: bytes of body that are taken. Raises RegistryError."""
         host = urlsplit(url).netloc
-        for attempt in range(1, ATTEMPTS + 1):
-            last = attempt == ATTEMPTS
+        for attempt in range(1, self._attempts + 1):
+            last = attempt == self._attempts
             try:
                 answer = self._follow(url, headers, limit, data)
             except (OSError, http.client.HTTPException) as error:
                 self._refuse_untrusted(host, error)
                 if last:
-                    raise RegistryError(Trouble.UNREACHABLE, host, _connection_words(error)) from None
+                    raise RegistryError(Trouble.UNREACHABLE, host, _connection_words(error, attempt)) from None
                 self._sleep(_pause(attempt))
                 continue
             if answer.status not in _LATER:
                 return _final(host, answer)
             wait = _retry_after(answer.headers)
             if last or (wait or 0) > WAIT_MAX_S:
-                raise _later(host, answer.status, wait)
+                raise _later(host, answer.status, wait, attempt)
             self._sleep(_pause(attempt) if wait is None else wait)
         raise AssertionError("the loop always ends by itself")
 
@@ -142,7 +144,7 @@ class Transport:
         opener.addheaders = [("User-Agent", f"rackproof/{__version__}")]
         request = urllib.request.Request(url, data=data, headers=dict(headers))
         try:
-            with opener.open(request, timeout=SILENCE_S) as answer:
+            with opener.open(request, timeout=self._silence_s) as answer:
                 return Answer(answer.status, answer.headers, _read(answer, limit, urlsplit(url).netloc))
         except urllib.error.HTTPError as error:
             with error:
@@ -191,9 +193,9 @@ def _final(host: str, answer: Answer) -> Answer:
     raise RegistryError(Trouble.BROKEN, host, f"answers {answer.status}, which is not for trying again")
 
 
-def _later(host: str, status: int, wait: float | None) -> RegistryError:
+def _later(host: str, status: int, wait: float | None, tries: int) -> RegistryError:
     if status != 429:
-        return RegistryError(Trouble.UNREACHABLE, host, f"answers {status}, {ATTEMPTS} times; look at the registry")
+        return RegistryError(Trouble.UNREACHABLE, host, f"answers {status}, {tries} times; look at the registry")
     when = f"in {wait:.0f} s" if wait is not None else "later"
     said = f"answers 429, its rate limit is used up; try again {when}, log in, or use a mirror (image.repository)"
     return RegistryError(Trouble.LIMITED, host, said)
@@ -214,9 +216,9 @@ def _pause(attempt: int) -> float:
     return float(2 ** (attempt - 1)) * random.uniform(0.5, 1)  # many machines must not come back at once
 
 
-def _connection_words(error: BaseException) -> str:
+def _connection_words(error: BaseException, tries: int) -> str:
     reason = getattr(error, "reason", error)
     if isinstance(error, http.client.IncompleteRead):
-        return f"the connection broke off in the middle of an answer, {ATTEMPTS} times; look at the network or a proxy"
+        return f"the connection broke off in the middle of an answer, {tries} times; look at the network or a proxy"
     text = str(getattr(reason, "strerror", None) or reason) or type(reason).__name__
-    return f"no answer after {ATTEMPTS} tries ({text}); is the name right, and can this machine reach it?"
+    return f"no answer after {tries} tries ({text}); is the name right, and can this machine reach it?"

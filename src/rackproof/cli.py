@@ -15,6 +15,7 @@ from rackproof import __version__
 from rackproof.commands.completion import completion
 from rackproof.commands.eligible import eligible
 from rackproof.commands.explain import explain
+from rackproof.commands.image import image
 from rackproof.commands.judge import judge
 from rackproof.commands.launch import launch
 from rackproof.commands.options import State, debug
@@ -50,7 +51,9 @@ def cli() -> None:
     """
 
 
-for _command in (verify, collect, judge, redact, eligible, probe, launch, triage, recipe, parse, explain, completion):
+for _command in (
+    verify, collect, judge, redact, eligible, probe, image, launch, triage, recipe, parse, explain, completion,
+):  # fmt: skip
     cli.add_command(_command)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # they are made of the types below
     from rackproof.facts_amd import AmdFacts
     from rackproof.facts_driver import Library
     from rackproof.facts_gpu import GpuDetail
+    from rackproof.facts_image import ImageChain
     from rackproof.facts_network import NetworkFacts
     from rackproof.facts_pci import PciFacts
     from rackproof.facts_rdma import RdmaFacts
@@ -257,6 +258,7 @@ class RuntimeFacts:
     data_root: Fact[str] = _UNREAD  # DockerRootDir; its free space: facts_system.holding(filesystems, path)
     storage_driver: Fact[str] = _UNREAD  # overlay2 | overlayfs (containerd's image store) | ...
     security_options: Fact[tuple[str, ...]] = _UNREAD  # names: seccomp, apparmor, rootless, userns, selinux
+    image_chains: Fact[tuple[ImageChain, ...]] = _UNREAD  # what proves an image without a digest
 
 
 @dataclass(frozen=True)

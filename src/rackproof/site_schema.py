@@ -28,6 +28,7 @@ _ADDRESS = {
     "pattern": r"^[A-Za-z0-9]([A-Za-z0-9.:%_-]*[A-Za-z0-9])?\Z",
     "description": "an address or host name",
 }
+_BYTES = {"type": "integer", "minimum": 1, "description": "a number of bytes"}
 _HCA = {
     "type": "string",
     "pattern": r"^[A-Za-z0-9_.-]+(:[0-9]+)?\Z",
@@ -70,6 +71,14 @@ SCHEMA: dict[str, Any] = _group(
             "pattern": r"^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+\Z",
             "description": "registry and path of a mirror of the recipe's image: registry.example:5000/vllm/vllm-openai",
         },
+        ca_file=_LINE,  # on the machine that deploys: PEM certificates of the CA that signed the mirror's
+        plain_http=_FLAG,  # the mirror has no TLS; the engine of every host must be told so by other means
+        free_bytes=_BYTES,  # what must be free for a pull, where the registry cannot be asked for the size
+        archive=_group(  # instead of a registry: an OCI layout (folder or tar) or the output of docker save
+            host=_FOLDER,  # on every host
+            control=_LINE,  # on the machine that deploys, which copies it to the host
+            manifests=_LINE,  # there too: what `image resolve --manifests` kept, for an archive without them
+        ),
     ),
     gpus=_group(expect_idle=_FLAG),
     serving=_group(

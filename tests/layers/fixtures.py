@@ -200,6 +200,7 @@ def _runtime(hardware: str) -> RuntimeFacts:
         toolkit_version="1.19.1",
         cdi_specs=(CdiSpec("/var/run/cdi/nvidia.yaml", (DRIVER,), devices),),
         images=(official_image(hardware),),
+        image_chains=(),
     )
 
 

@@ -127,6 +127,7 @@ ONLY_RECORDED = {
     "gpu.ecc_uncorrectable_aggregate", "gpu.remapped_uncorrectable", "gpu.power_limit_w",
     "gpu.power_default_w", "gpu.slowdown_reasons", "gpu.pcie_gen", "gpu.pcie_width", "gpu.pcie_width_max",
     "gpu.fabric_health", "nvlink.imex_config", "nvlink.p2p", "nvlink.errors",
+    "runtime.image_chains",  # judged where an image has no digest; tests/layers/test_image.py
 }  # fmt: skip
 ONLY_ON = {
     "host.addresses": "gb300", "host.hostname": "gb300", "nvlink.imex_nodes": "gb300", "nvlink.imex_domain": "gb300",

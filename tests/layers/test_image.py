@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rackproof.facts import NodeFacts
+from rackproof.facts_image import ImageChain
 from rackproof.verdict.model import Status
 
 from .cases import Cases, Red, outcome, verify
@@ -23,6 +24,17 @@ def only(*digests: str, tags: tuple[str, ...] = ()) -> NodeFacts:
     return image(GB300, digests=digests, tags=tags)
 
 
+CONFIG, MANIFEST = "sha256:" + "c" * 64, "sha256:" + "d" * 64
+TAG = "vllm/vllm-openai:v0.28.0"
+
+
+def imported(*chains: ImageChain, image_id: str = CONFIG, tags: tuple[str, ...] = (TAG,)) -> NodeFacts:
+    """The image as Docker's own store shows it after `docker load`: an id, and no digest."""
+    facts = image(GB300, id=image_id, digests=(), tags=tags)
+    return runtime(facts, image_chains=chains)
+
+
+PROVEN = ImageChain(MANIFEST, (WANTED.index,), CONFIG)
 NONE_HERE = [runtime(GB300, images=GONE), runtime(GB300, images=()), only()]
 
 TABLE = {
@@ -32,6 +44,9 @@ TABLE = {
             B300,
             only(f"vllm/vllm-openai@{WANTED.platform}"),
             only(f"docker.io/vllm/vllm-openai@{WANTED.index}"),
+            imported(PROVEN),
+            imported(ImageChain(MANIFEST, (OTHER,), CONFIG), PROVEN),
+            imported(ImageChain(str(WANTED.platform), (), CONFIG)),
             runtime(GB300, images=(replace(STRAY, tags=("mine:latest",)), official_image("gb300"))),
         ],
         red=[
@@ -39,9 +54,16 @@ TABLE = {
             Red(only(f"somebody/vllm-openai@{WANTED.index}"), "no such image on the node"),
             Red(runtime(GB300, images=()), "no such image on the node"),
             Red(runtime(GB300, images=(STRAY,)), "no such image"),
+            Red(imported(), "no such image"),
+            Red(imported(ImageChain(MANIFEST, (OTHER,), CONFIG)), "no such image"),
+            Red(imported(ImageChain(OTHER, (), CONFIG)), "no such image"),
+            Red(imported(PROVEN, image_id=MANIFEST), "no such image"),
+            Red(imported(replace(PROVEN, config=OTHER)), "no such image"),
+            # an engine that says another digest is believed, whatever lies beside the image
+            Red(runtime(only(f"vllm/vllm-openai@{OTHER}"), image_chains=(replace(PROVEN, config="sha256:1234"),)), "other digests"),
             Red(runtime(GB300, images=(official_image("gb300"), STRAY)), "v0.28.0 is another image: sha256:9999"),
         ],
-        garbage=[*NONE_HERE, only("", "@"), only(WANTED.index)],
+        garbage=[*NONE_HERE, only("", "@"), only(WANTED.index), runtime(imported(PROVEN), image_chains=GONE)],
     ),
     "image.architecture": Cases(
         green=[GB300, B300],
@@ -77,3 +99,10 @@ def test_a_platform_digest_nobody_published_does_not_match_anything() -> None:
     unpublished = replace(wanted, image=replace(wanted.image, platform=None))
     assert outcome("image.digest", only("vllm/vllm-openai@None"), unpublished).status is Status.FAIL
     assert outcome("image.digest", GB300, unpublished).status is Status.PASS
+
+
+def test_an_image_without_a_digest_is_unknown_while_its_proof_is_unread() -> None:
+    unread = runtime(imported(PROVEN), image_chains=GONE)
+    assert outcome("image.digest", unread).status is Status.UNKNOWN
+    assert outcome("image.digest", runtime(GB300, image_chains=GONE)).status is Status.PASS
+    assert outcome("image.digest", runtime(GB300, images=(), image_chains=GONE)).status is Status.FAIL

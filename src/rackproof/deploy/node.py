@@ -18,6 +18,7 @@ from pyinfra import logger
 from rackproof import __version__
 from rackproof.baseline import Baseline
 from rackproof.deploy import operations
+from rackproof.deploy.image_archive import ImageArchive
 from rackproof.deploy.probe_fact import read
 from rackproof.deploy.transport import keep_alive
 from rackproof.errors import InputError, RackproofError
@@ -28,6 +29,7 @@ from rackproof.inventory import current_plan, refuse
 from rackproof.managed import STAMP, File, managed_files
 from rackproof.site import Site
 
+IMPORT_S = 2 * 3600  # an archive is copied to the node first
 STEP_S = 3600  # no step may hang for ever; the longest is pulling an image of 13 GB
 
 
@@ -56,6 +58,16 @@ class Node:
         """Add a step that runs a script."""
         if self._goes_on(name):
             operations.shell(name=name, script=script, _timeout=STEP_S)
+
+    def watched(self, name: str, script: str, timeout_s: int = STEP_S, secret: str = "") -> None:
+        """Add a step that runs a script for a long time and shows what it prints. `secret`: its standard input."""
+        if self._goes_on(name):
+            operations.watched(name=name, script=script, timeout_s=timeout_s, secret=secret, _timeout=timeout_s)
+
+    def imports(self, name: str, archive: ImageArchive) -> None:
+        """Add a step that imports an image from an archive."""
+        if self._goes_on(name):
+            operations.imports(name=name, archive=archive, _timeout=IMPORT_S)
 
     def packages(self, name: str, script: str) -> None:
         """Add a step that installs or removes packages."""

@@ -13,6 +13,7 @@ from typing import Any
 from pyinfra.api import FunctionCommand, QuoteString, StringCommand, operation
 
 from rackproof.deploy.transport import keep_alive
+from rackproof.errors import RackproofError
 from rackproof.managed import File
 
 POLL_S = 2
@@ -58,6 +59,43 @@ def shell(script: str) -> Generator[StringCommand, None, None]:
 
 
 @operation(is_idempotent=False)
+def watched(script: str, timeout_s: int, secret: str = "") -> Generator[FunctionCommand, None, None]:
+    """Run a POSIX sh script that stops at its first error, and show what it prints as it comes.
+
+    For steps that take minutes to hours. `secret` reaches the script on its standard input, and nothing else: no
+    argument, no environment, no log.
+    """
+    yield FunctionCommand(_watched, (script, timeout_s, secret), {})
+
+
+def _watched(state: Any, host: Any, script: str, timeout_s: int, secret: str) -> bool:
+    ok, _ = host.run_shell_command(
+        StringCommand(f"set -eu\n{script}"), print_output=True, _timeout=timeout_s, **as_connected(host),
+        **({"_stdin": secret} if secret else {}),
+    )  # fmt: skip
+    return bool(ok)
+
+
+def as_connected(host: Any) -> dict[str, Any]:
+    """Root by sudo where the site says so. pyinfra adds that by itself to plain commands only, not to functions."""
+    return {"_sudo": True} if host.data.get("_sudo") else {}
+
+
+@operation(is_idempotent=False)
+def imports(archive: Any) -> Generator[FunctionCommand, None, None]:
+    """Import an image (deploy/image_archive.py)."""
+    yield FunctionCommand(_imports, (archive,), {})
+
+
+def _imports(state: Any, host: Any, archive: Any) -> bool:
+    try:
+        archive.bring_in(host, as_connected(host))
+    except RackproofError as error:
+        return _give_up(host, str(error))
+    return True
+
+
+@operation(is_idempotent=False)
 def packages(script: str) -> Generator[StringCommand, None, None]:
     """Run a script that calls `apt` (a shell function, see APT) instead of apt-get."""
     yield StringCommand(f"set -eu\n{APT}{script}")
@@ -100,7 +138,9 @@ def _reboot(state: Any, host: Any, settle_s: int, timeout_s: int) -> bool:
     before = _boot_id(host)
     if before is None:
         return _give_up(host, "the boot id cannot be read, so a reboot could not be told from none")
-    host.run_shell_command(StringCommand("( sleep 1; systemctl reboot || reboot ) </dev/null >/dev/null 2>&1 &"))
+    host.run_shell_command(
+        StringCommand("( sleep 1; systemctl reboot || reboot ) </dev/null >/dev/null 2>&1 &"), **as_connected(host)
+    )
     deadline = time.monotonic() + timeout_s
     time.sleep(settle_s)
     while time.monotonic() < deadline:

@@ -23,6 +23,7 @@ from rackproof.evidence.tools import (
     fabric_manager,
     gpu_holders,
     host,
+    image_chain,
     imex,
     kernel_events,
     kernel_log,
@@ -230,6 +231,7 @@ def _runtime(evidence: Evidence) -> RuntimeFacts:
         data_root=_read(container.data_root, evidence),
         storage_driver=_read(container.storage_driver, evidence),
         security_options=_read(container.security_options, evidence),
+        image_chains=_read(image_chain.chains, evidence),
     )
 
 

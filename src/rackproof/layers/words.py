@@ -12,6 +12,7 @@ from packaging.version import Version
 from rackproof.baseline import Baseline
 from rackproof.errors import MissingFact
 from rackproof.facts import Fact, Gpu, ImageFacts, Missing, NodeFacts, Unit, UnitFacts, gpus
+from rackproof.facts_image import by_chain, by_digest, short
 from rackproof.layers.readings import Reading, of, seen
 from rackproof.managed import File
 
@@ -208,13 +209,21 @@ def _as_rendered(facts: NodeFacts, file: File) -> Fact[Reading]:
 
 
 def pinned_images(facts: NodeFacts, baseline: Baseline) -> Fact[tuple[ImageFacts, ...]]:
-    """Local images with the digest of the baseline, of the index or of the host's own platform."""
+    """Local images that are the baseline's: by the engine's own digest, or by the chain from the pin to the image's id.
+
+    Only an image without any digest can be one by its chain, so that nothing else waits for chains to be read.
+    """
     wanted = baseline.image
-    names = {plain_name(f"{wanted.repository}@{digest}") for digest in (wanted.index, wanted.platform) if digest}
-    return of(
-        facts.runtime.images,
-        lambda images: tuple(image for image in images if names & {plain_name(digest) for digest in image.digests}),
-    )
+
+    def find(images: tuple[ImageFacts, ...]) -> Fact[tuple[ImageFacts, ...]]:
+        nameless = tuple(image for image in images if not image.digests)
+        proven = of(facts.runtime.image_chains, lambda chains: tuple(i for i in nameless if by_chain(i, wanted, chains)))
+        named = tuple(image for image in images if by_digest(image, wanted))
+        if isinstance(proven, Missing):
+            return named if named or not nameless else proven
+        return tuple(image for image in images if image in named or image in proven)
+
+    return of(facts.runtime.images, find)
 
 
 def recipe_digest(facts: NodeFacts, baseline: Baseline) -> Fact[str]:
@@ -234,9 +243,7 @@ def recipe_digest(facts: NodeFacts, baseline: Baseline) -> Fact[str]:
     return of(pinned_images(facts, baseline), lambda pinned: baseline.image.index if pinned else others)
 
 
-def plain_name(reference: str) -> str:
-    """Docker leaves the name of its own registry out."""
-    return reference.removeprefix("docker.io/")
+plain_name = short  # docker leaves the name of its own registry out
 
 
 # --- units of several nodes ---

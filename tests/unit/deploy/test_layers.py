@@ -13,6 +13,7 @@ import pytest
 
 from rackproof import site
 from rackproof.deploy import node as deploy_node
+from rackproof.deploy.image_preflight import Room
 from rackproof.deploy.node import Node, finish
 from rackproof.facts import CdiSpec, ImexDomain, ManagedFile, Missing, NodeFacts
 from rackproof.layers.container_runtime import deploy as container_runtime
@@ -26,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 fixtures = importlib.import_module("layers.fixtures")  # the healthy nodes that the checks are tested with
 
 LAYERS = (host_layer, gpu_driver, nvlink_layer, container_runtime, image_layer)
+ROOM = Room(1000, "a test")
 CONSENT = {"reboot": {"allow": True}, "disrupt": {"gpu_processes": False}}
 
 
@@ -75,6 +77,8 @@ def deploy(monkeypatch: pytest.MonkeyPatch, facts: NodeFacts, hardware: str = "g
     recorder = Recorder()
     monkeypatch.setattr(deploy_node, "operations", recorder)
     monkeypatch.setattr(deploy_node, "current_host", type("Host", (), {"print_prefix": "[tray01] "}))
+    monkeypatch.setattr(image_layer, "room_for", lambda *_: ROOM)
+    monkeypatch.setattr(image_layer.credentials, "find", lambda _: None)
     node = Node("tray01", site.shipped().overlaid({**CONSENT, **over}, "test"), fixtures.baseline(hardware), facts)
     for layer in LAYERS:
         layer.bring_about(node)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import inspect
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -248,6 +250,19 @@ IMAGE = """[{"Id": "sha256:54e6", "RepoTags": ["vllm/vllm-openai:kimi-k3"],
 """
 
 
+MANIFEST = b'{"config": {"digest": "sha256:' + b"c" * 64 + b'"}, "layers": []}'
+INDEX = b'{"manifests": [{"digest": "sha256:%s"}]}' % hashlib.sha256(MANIFEST).hexdigest().encode()
+
+
+def image_chain(*documents: bytes) -> str:
+    """The section as the probe prints it for files with these bytes."""
+    entries = [f"= /etc/rackproof/image/{n}\n|{base64.b64encode(data).decode()}\n" for n, data in enumerate(documents)]
+    return "".join(entries) + ("" if entries else "- /etc/rackproof/image/*\n") + ".\n"
+
+
+IMAGE_CHAIN = image_chain(INDEX, MANIFEST)
+
+
 def healthy(**changes: str | bytes | Section) -> Evidence:
     """A node on which every section speaks and everything is well."""
     from rackproof.evidence.tools.systemd import UNITS
@@ -315,6 +330,7 @@ def healthy(**changes: str | bytes | Section) -> Evidence:
             '"DiscoveredDevices":[{"Source":"cdi","ID":"nvidia.com/gpu=0"}]}\n'
         ),
         "docker_images": IMAGE,
+        "image_chain": IMAGE_CHAIN,
         "docker_config": '= /etc/docker/daemon.json\n|{"features": {"cdi": true}}\n- containerd\n- podman\n'
         '- /etc/containerd/config.toml\n- /etc/containerd/conf.d/*.toml\n.\n',
         "nvidia_ctk": "NVIDIA Container Toolkit CLI version 1.20.0\ncommit: 5505e2f9\n\n",

@@ -19,6 +19,7 @@ from rackproof.evidence.tools import (
     fabric_manager,
     gpu_holders,
     host,
+    image_chain,
     imex,
     kernel_events,
     kernel_log,
@@ -46,7 +47,7 @@ from rackproof.evidence.tools import (
 
 MODULES = (
     host, systemd, packages, nvidia_driver, modprobe, gpu_holders, nvidia_smi, nvidia_topo, nvidia_nvlink, imex,
-    kernel_log, container, cdi, system, cpu, storage, time_sync, kernels, kernel_events, package_policy, engines,
+    kernel_log, container, image_chain, cdi, system, cpu, storage, time_sync, kernels, kernel_events, package_policy, engines,
     fabric_manager, node_state, nvme,
     rdma, network, pci, lspci, amd, amd_smi, rocm_smi, weights,
 )  # fmt: skip

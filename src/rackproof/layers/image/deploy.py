@@ -1,35 +1,71 @@
-"""Layer image: the official image, pulled by digest; the tag, where it is there, names the same image."""
+"""Layer image: the official image by digest, from a registry or an archive; the tag, where it is there, names the same.
+
+Nothing is ever removed: the image that was there before stays, under a tag of its own.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from rackproof.deploy import image_scripts
+from rackproof.deploy.image_archive import archive_of
+from rackproof.deploy.image_preflight import room_for
 from rackproof.deploy.node import Node, known_or
+from rackproof.errors import InputError, RackproofError
 from rackproof.facts import ImageFacts
+from rackproof.facts_image import ImageChain, by_chain, by_digest, short
+from rackproof.inventory import refuse
+from rackproof.managed import File
+from rackproof.registry import credentials, reference
 
 
 def bring_about(node: Node) -> None:
-    """Pull by index digest, check the architecture, point the tag at it."""
+    """Get it where it is not here, check digest and architecture, point the tag at it."""
     with node.layer("image"):
-        image = node.baseline.image
         if not _in_place(node):
-            node.shell(
-                f"Pull {image.repository.rpartition('/')[2]} by digest {image.index[7:19]}",
-                f"docker pull -q '{image.reference}'\n"
-                f"got=$(docker image inspect --format '{{{{.Architecture}}}}' '{image.reference}')\n"
-                f"if [ \"$got\" != {image.architecture} ]; then\n"
-                f"  echo \"rackproof: the image is for $got, this host needs {image.architecture}\" >&2; exit 1\n"
-                "fi\n"
-                f"docker tag '{image.reference}' '{image.repository}:{image.tag}'",
-            )
+            try:
+                _get(node)
+            except RackproofError as error:
+                refuse(error)
+
+
+def _get(node: Node) -> None:
+    image, site = node.baseline.image, node.site
+    room = room_for(image, site)
+    archive = archive_of(image, site, room.bytes, room.source)
+    what = f"{image.repository.rpartition('/')[2]} by digest {image.index[7:19]}"
+    if archive is not None:
+        node.imports(f"Import {what}", archive)
+        return
+    if room.refusal:
+        node.stop(room.refusal)
+        return
+    _trust(node)
+    named = reference.parse(image.reference, "image.repository")
+    given = credentials.find(named.registry)
+    script = image_scripts.pull(image, room.bytes, room.source, with_login=given is not None)
+    node.watched(f"Pull {what}", script, secret=image_scripts.login_file(named, given) if given else "")
+
+
+def _trust(node: Node) -> None:
+    """Docker trusts the CA of a registry by a file of its own."""
+    named = node.site.get("image", "ca_file")
+    if named is None:
+        return
+    try:
+        content = Path(named.value).expanduser().read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        raise InputError(named.source, f"{named.value} cannot be read", "certificates of the CA, PEM") from None
+    node.files(
+        "Trust the CA of the image's registry",
+        [File("image", image_scripts.ca_path(node.baseline.image.repository), content)],
+    )
 
 
 def _in_place(node: Node) -> bool:
-    image = node.baseline.image
+    wanted = node.baseline.image
     images: tuple[ImageFacts, ...] = known_or(node.facts.runtime.images, ())
-    pinned = [i for i in images if _short(image.reference) in map(_short, i.digests)]
-    tagged = [i for i in images if _short(f"{image.repository}:{image.tag}") in map(_short, i.tags)]
-    return bool(pinned) and pinned[0].architecture == image.architecture and tagged == pinned[:1]
-
-
-def _short(name: str) -> str:
-    """Docker leaves out its own registry's name."""
-    return name.removeprefix("docker.io/")
+    chains: tuple[ImageChain, ...] = known_or(node.facts.runtime.image_chains, ())
+    pinned = [i for i in images if by_digest(i, wanted) or (not i.digests and by_chain(i, wanted, chains))]
+    tagged = [i for i in images if short(f"{wanted.repository}:{wanted.tag}") in map(short, i.tags)]
+    return bool(pinned) and pinned[0].architecture == wanted.architecture and tagged == pinned[:1]

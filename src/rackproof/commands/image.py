@@ -131,7 +131,7 @@ def _report(pin: Pin, findings: list[Finding], code: int, json_: str | None) -> 
 
 
 def _given(name: str, hardware: str | None, site: Site) -> Pin:
-    from rackproof.baseline import OCI_ARCHITECTURE
+    from rackproof.baseline_core import OCI_ARCHITECTURE
     from rackproof.hardware import load
     from rackproof.registry import reference
     from rackproof.registry.pinned import Pin

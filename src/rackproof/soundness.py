@@ -7,6 +7,8 @@ may be missing, with the reason, so that garbage is unknown by construction and 
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -15,13 +17,16 @@ from functools import cache
 from typing import Any, Union
 from weakref import WeakValueDictionary
 
-from rackproof import facts, facts_amd, facts_network, facts_pci, facts_rdma, facts_system
+import rackproof
+from rackproof import facts
 from rackproof.facts import Missing, NodeFacts
 
+# Types of the modules fact*.py, which facts.py names for the type checker only.
 _NAMES = {
     name: value
-    for module in (facts, facts_system, facts_rdma, facts_network, facts_pci, facts_amd)
-    for name, value in vars(module).items()
+    for module in pkgutil.iter_modules(rackproof.__path__)
+    if module.name.startswith("fact")
+    for name, value in vars(importlib.import_module(f"rackproof.{module.name}")).items()
 }
 
 Check = Callable[[Any], Any]  # the value, made sound; raises _Unsound where it cannot be

@@ -186,7 +186,7 @@ def _answer(
     line: Line | None, rule: Rule | None = None, ranks: tuple[str, ...] = (), moment: Moment | None = None,
 ) -> Diagnosis:  # fmt: skip
     notes = dict(state.notes.values)
-    if line is not None:  # of several allocations that failed, the one that decided
+    if line is not None and rule is not None:  # of several allocations that failed, the one that decided
         notes.update(Notes.of(line))
     wrapper = state.run.wrapper
     role = "cause" if rule is not None else "end" if line is wrapper else "last"

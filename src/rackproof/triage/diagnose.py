@@ -138,7 +138,7 @@ def _failed(state: State, found: Finding) -> Diagnosis:
     said = [found, *(other for other in state.findings if other.rule is rule)]
     ranks = tuple(dict.fromkeys(other.line.rank for other in said if other.line.rank))
     return _answer(
-        state, stage, rule.class_, confidence, rule.advice, rule.requirements, found.line,
+        state, stage, rule.class_, confidence, rule.advise(state.notes.values), rule.requirements, found.line,
         rule=rule, ranks=ranks, moment=found.moment,
     )  # fmt: skip
 

@@ -70,7 +70,7 @@ class State:
     def take(self, line: Line) -> None:
         """Take in one line."""
         self.last = line
-        self.now = Moment(line.moment.own or self.now.own, line.moment.outer or self.now.outer)
+        self.now = _at(line.moment, self.now)
         if line.text.startswith(_REQUEST) or (line.text.startswith(_ACCESS) and ' - "' in line.text):
             return  # prompt and path are the client's, and could hold an error's name
         self.notes.see(line)
@@ -109,6 +109,13 @@ class State:
             Timing(NAMES[stage], start.shown, _positive(until.after(start)), number < len(began))
             for number, ((stage, start), until) in enumerate(zip(began, ends, strict=True), 1)
         )
+
+
+def _at(printed: Moment, before: Moment) -> Moment:
+    """When a line was written: as it says, and where it has no stamp at all, when the one before it was."""
+    if printed.outer:
+        return printed
+    return Moment(printed.own, before.outer) if printed.own else before
 
 
 def _positive(seconds: float | None) -> float | None:

@@ -58,6 +58,7 @@ def triage(
     """
     wanted = Outputs(json, None, quiet, plain)
     _check(logs, follow, evidence, inventory, wanted)
+    _check_nodes(bool(evidence or inventory), chosen, how)
     answers = _followed(logs, quiet) if follow else _read(logs)
     _emit(_triaged(answers, evidence, inventory, chosen, how, quiet), wanted)
     return 0
@@ -73,6 +74,15 @@ def _check(
     if follow and "-" in logs and len(logs) > 1:
         raise click.UsageError("--follow takes files, or - alone")
     output.check(wanted)
+
+
+def _check_nodes(given: bool, chosen: Inputs, how: Reading) -> None:
+    if not given and (chosen.layout or chosen.site or chosen.limit or how.sudo is not None):
+        raise click.UsageError("--layout, --site, --limit and --sudo are for the nodes of --evidence or --inventory")
+    if chosen.hardware:
+        from rackproof import hardware
+
+        hardware.load(chosen.hardware)  # refuses a product that there is not, before anything is read
 
 
 def _read(logs: tuple[str, ...]) -> dict[str, Diagnosis]:

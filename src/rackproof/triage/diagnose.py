@@ -138,7 +138,7 @@ def _failed(state: State, found: Finding) -> Diagnosis:
     said = [found, *(other for other in state.findings if other.rule is rule)]
     ranks = tuple(dict.fromkeys(other.line.rank for other in said if other.line.rank))
     return _answer(
-        state, stage, rule.class_, confidence, rule.advice, rule.requirements, found.line,
+        state, stage, rule.class_, confidence, rule.advise(state.notes.values), rule.requirements, found.line,
         rule=rule, ranks=ranks, moment=found.moment,
     )  # fmt: skip
 
@@ -186,7 +186,7 @@ def _answer(
     line: Line | None, rule: Rule | None = None, ranks: tuple[str, ...] = (), moment: Moment | None = None,
 ) -> Diagnosis:  # fmt: skip
     notes = dict(state.notes.values)
-    if line is not None:  # of several allocations that failed, the one that decided
+    if line is not None and rule is not None:  # of several allocations that failed, the one that decided
         notes.update(Notes.of(line))
     wrapper = state.run.wrapper
     role = "cause" if rule is not None else "end" if line is wrapper else "last"

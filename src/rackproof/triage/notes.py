@@ -62,7 +62,7 @@ GROUPS = {label: group for group, _, label, *_ in _NOTES}
 _SURVIVED = ("asked for", "free then")
 _ENGINES = (
     ("sglang", "sglang"), ("TRT-LLM", "TensorRT-LLM"), ("TensorRT-LLM version", "TensorRT-LLM"),
-    ("tensorrt_llm", "TensorRT-LLM"), ("ServerArgs(", "sglang"), ("vllm", "vLLM"), ("vLLM", "vLLM"),
+    ("tensorrt_llm", "TensorRT-LLM"), ("ServerArgs(", "sglang"), ("vllm", "vLLM"), ("vLLM", "vLLM"), ("EngineCore", "vLLM"), ("VllmWorker", "vLLM"),
 )  # fmt: skip
 ENGINE_WORDS = ("sglang/srt", "[TRT-LLM]", "tensorrt_llm")
 # Lines that repeat the command line or what was made of it: vLLM, vLLM's engine, sglang, TensorRT-LLM, a shell's -x.

@@ -91,12 +91,18 @@ def render_json(triaged: Triaged) -> str:
 def _said(page: Page, answer: Diagnosis) -> None:
     page.line("")
     page.field("when", _STAGES[answer.stage], indent=2)
-    if _CLASSES[answer.class_]:
-        page.field("what", _CLASSES[answer.class_], indent=2)
+    if what := _what(answer):
+        page.field("what", what, indent=2)
     if answer.confidence:
         page.field("how sure", f"{answer.confidence}: {_SURE[answer.confidence]}", indent=2)
     if answer.failed and (answer.ranks or answer.moment.shown):
         page.field("failed first" if answer.ranks else "at", _first(page, answer), indent=2)
+
+
+def _what(answer: Diagnosis) -> str:
+    if answer.class_ == "unknown" and not answer.failed:
+        return "no error in this log; the engine was not ready yet"
+    return _CLASSES[answer.class_]
 
 
 def _first(page: Page, answer: Diagnosis) -> str:
@@ -189,7 +195,8 @@ def _details(page: Page, triaged: Triaged) -> None:
         ("arguments", _in_order(answer.arguments)),
     ):
         if values:
-            page.field(label, page.clean(masked(", ".join(_pairs(values))), 500), indent=2)
+            joined = ("; " if label == "took" else ", ").join(_pairs(values))
+            page.field(label, page.clean(masked(joined), 500), indent=2)
     if "arguments" in answer.notes:
         page.field("as given", page.clean(masked(answer.notes["arguments"]), 300), "dim", indent=2)
     if triaged.fit is not None:

@@ -17,6 +17,7 @@ CLASSES = ("environment", "tuning", "capacity", "bug-upstream")
 STAGES = ("provisioning", "container-start", "weights-load", "engine-init", "multi-node", "serving")
 WHEN = ("unknown", *(stage.name.lower() for stage in Stage))
 RULES = Path(__file__).with_name("rules.yaml")
+PLACE = re.compile(r"\{([^{}]+)\}")
 _TEXTS = {"type": "array", "items": {"type": "string"}, "minItems": 1}
 
 SCHEMA: dict[str, Any] = {
@@ -35,6 +36,7 @@ SCHEMA: dict[str, Any] = {
             "class": {"enum": list(CLASSES)},
             "strength": {"enum": ["root", "cause", "stated", "hint", "last-line"]},
             "advice": {"type": "string"},
+            "adds": {"type": "string", "pattern": r"\{[^{}]+\}"},
             "requirements": {"type": "array", "items": {"type": "string"}},
             "source": {"type": "string"},
             "examples": _TEXTS,
@@ -50,7 +52,8 @@ class Rule:
 
     `literal` is looked for first, so that a line which is not about this costs one substring search. `strength`:
     root (health of the node: outranks what it makes fail), cause, stated (a fault that the log states, but not that it
-    is the one; only where nothing else decides), hint (a guess, likewise), last-line (a hint, and only where the log stops at it). `stage` holds always, `default_stage` where the log does not say.
+    is the one; only where nothing else decides), hint (a guess, likewise), last-line (a hint, and only where the log stops at it). `adds` is a sentence more,
+    with the values of notes in braces. `stage` holds always, `default_stage` where the log does not say.
     """
 
     id: str
@@ -63,10 +66,18 @@ class Rule:
     class_: str
     strength: str
     advice: str
+    adds: str
     requirements: tuple[str, ...]
     source: str
     examples: tuple[str, ...]
     counterexamples: tuple[str, ...]
+
+    def advise(self, notes: Mapping[str, str]) -> str:
+        """The advice, and `adds` with the values it names, where the log tells them all."""
+        labels = PLACE.findall(self.adds)
+        if not labels or not set(labels) <= set(notes):
+            return self.advice
+        return f"{self.advice} {PLACE.sub(lambda found: notes[found[1]], self.adds)}"
 
     def matches(self, text: str) -> bool:
         return self.literal in text and (self.pattern is None or self.pattern.search(text) is not None)
@@ -95,6 +106,7 @@ def _rule(file: yamlfile.YamlFile, key: str, fields: Mapping[str, Any]) -> Rule:
         class_=fields["class"],
         strength=fields.get("strength", "cause"),
         advice=fields["advice"],
+        adds=fields.get("adds", ""),
         requirements=tuple(fields["requirements"]),
         source=fields["source"],
         examples=tuple(fields["examples"]),

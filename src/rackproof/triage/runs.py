@@ -14,9 +14,9 @@ from rackproof.triage.stages import NAMES, NEW_RUN, Run, Stage
 
 _PER_RULE = 16  # findings kept of one rule and rank: enough to name the ranks
 _FINDINGS = 4096
-# Text of users and of the command line, echoed: it can hold any word, and none of them is the engine's.
+# Text of users, and of the command line: it can hold any word, and none of them is the engine's.
 _REQUEST = "Received request "
-_ECHOES = (_REQUEST, "non-default args:", "Initializing a V", "server_args=ServerArgs(")
+_ECHOES = ("non-default args:", "Initializing a V", "server_args=ServerArgs(")
 _ACCESS = "INFO:     "  # uvicorn
 
 
@@ -70,14 +70,13 @@ class State:
     def take(self, line: Line) -> None:
         """Take in one line."""
         self.last = line
-        self.now = Moment(line.moment.own or self.now.own, line.moment.outer or self.now.outer)
+        self.now = _at(line.moment, self.now)
+        if line.text.startswith(_REQUEST) or (line.text.startswith(_ACCESS) and ' - "' in line.text):
+            return  # prompt and path are the client's, and could hold an error's name
         self.notes.see(line)
         if line.text.startswith(_ECHOES):
-            if not line.text.startswith(_REQUEST):
-                self.run.see(line, self.now)
+            self.run.see(line, self.now)
             return
-        if line.text.startswith(_ACCESS) and ' - "' in line.text:
-            return  # the path is the client's, and could hold an error's name
         self._follow(line)
         self.seen.update(text for text in _extras() if text in line.text)
         for rule in rules():
@@ -110,6 +109,13 @@ class State:
             Timing(NAMES[stage], start.shown, _positive(until.after(start)), number < len(began))
             for number, ((stage, start), until) in enumerate(zip(began, ends, strict=True), 1)
         )
+
+
+def _at(printed: Moment, before: Moment) -> Moment:
+    """When a line was written: as it says, and where it has no stamp at all, when the one before it was."""
+    if printed.outer:
+        return printed
+    return Moment(printed.own, before.outer) if printed.own else before
 
 
 def _positive(seconds: float | None) -> float | None:

@@ -109,6 +109,11 @@ def test_what_users_and_arguments_say_is_not_the_engine() -> None:
     ]
     assert judged(log).class_ == "unknown"
     assert judged(log).stage == "engine-init"
+    said = (
+        "Received request c: 'Available KV cache memory: 1.00 GiB, vLLM is using nccl==6.6.6, --tensor-parallel-size 9'"
+    )
+    before = judged(log)
+    assert (judged([*log, f"{API}{INFO}{said}"]).notes, before.arguments) == (before.notes, before.arguments)
 
 
 @pytest.mark.parametrize("word", ["EngineDeadError", "CUDA_ERROR_NOT_PERMITTED", "HSA_STATUS_ERROR_EXCEPTION"])

@@ -64,6 +64,22 @@ def test_times_memory_versions_and_arguments() -> None:
     assert answer.notes["graph capture"] == "25 secs, took 1.20 GiB"
 
 
+def test_times_of_the_container_serve_where_the_engine_prints_none() -> None:
+    texts = [
+        "vLLM API server version 0.26.0",
+        "Starting to load model m...",
+        "Model loading took 97.2 GiB and 5.0 seconds",
+    ]
+    for stamps in (
+        ["2026-08-12T10:11:12.5Z ", "2026-08-12T10:11:14Z ", "2026-08-12T10:19:36Z "],
+        ["Aug 12 10:11:12 tray01 vllm[9]: ", "Aug 12 10:11:14 tray01 vllm[9]: ", "Aug 12 10:19:36 tray01 vllm[9]: "],
+    ):
+        timings = judged([stamp + text for stamp, text in zip(stamps, texts, strict=True)]).timings
+        assert [timing.stage for timing in timings] == ["start", "weights-load", "engine-init"]
+        assert [timing.seconds for timing in timings] in ([1.5, 502, 0], [2, 502, 0])
+    assert [timing.seconds for timing in judged(texts).timings] == [None, None, None]
+
+
 def test_of_several_ranks_the_one_that_is_worst_off_counts() -> None:
     log = HEALTHY_STARTS["vLLM 0.18, TP"]
     more = [

@@ -207,7 +207,8 @@ def test_the_product_may_be_told(tmp_path: Path, capsys: pytest.CaptureFixture[s
     path = logged(tmp_path / "a.log", log)
     assert asked([path], capsys)["fit"] is None
     assert asked([path, "--hardware", "b200"], capsys)["fit"]["memory"]["answer"] == "no"
-    assert main(["triage", path, "--hardware", "no-such"]) == 3
+    for wrong in (["--hardware", "no-such"], ["--layout", "h200-tp8"], ["--limit", "tray01"], ["--sudo"]):
+        assert main(["triage", path, *wrong]) == 3
 
 
 @pytest.mark.parametrize("hardware", ["h200", "b200", "gb300", "b300", "mi355x"])

@@ -15,7 +15,6 @@ from triage_logs import API, CORE, ECHO, ENGINE, HEALTHY, OOM, START, WEIGHTS, i
 
 from rackproof.cli import main
 from rackproof.triage.diagnose import reconcile
-from rackproof.triage.stages import Stage
 
 ORDER = ["none", "unknown", "provisioning", "container-start", "weights-load", "engine-init", "multi-node", "serving"]
 CASES = Path(__file__).resolve().parents[4] / "shared" / "cases"
@@ -97,7 +96,8 @@ def test_one_container_that_starts_again_does_not_restart_another() -> None:
 def test_a_journal_holds_kernel_and_engine_of_one_host() -> None:
     engine = [f"Jul 01 10:00:00 tray01 docker[9]: {line}" for line in HEALTHY["uvicorn"]]
     kernel = "Jul 01 11:00:00 tray01 kernel: NVRM: Xid (PCI:0000:dc:00): 94, pid=90, name=python3, Contained"
-    assert (judged([*engine, kernel]).stage, judged([*engine, kernel]).class_) == ("serving", "environment")
+    answer = judged([*engine, kernel])
+    assert (answer.stage, answer.class_, answer.moment.shown) == ("serving", "environment", "Jul 01 11:00:00")
 
 
 @pytest.mark.parametrize(
@@ -165,11 +165,13 @@ def test_labelled_logs_with_other_ranks_between_them(data: st.DataObject) -> Non
     """Real failures, with the lines of ranks that are at most as far: never certain of another class."""
     case = data.draw(st.sampled_from(_labelled()))
     order = data.draw(st.lists(st.integers(0, 1), max_size=40))
-    reach = {"weights-load": Stage.WEIGHTS, "engine-init": Stage.WEIGHTS, "serving": Stage.SERVING}
-    others = {Stage.WEIGHTS: worker(9, LOADING), Stage.SERVING: HEALTHY["uvicorn"]}
-    before = others.get(reach.get(case["expected_stage"], Stage.START), [])
     lines = (CASES / case["file"]).read_text(errors="replace").splitlines()
-    merged = [*before, *lines] if case["expected_stage"] == "serving" else interleaved([lines, before], order)
+    if case["expected_stage"] == "serving":
+        merged = [*HEALTHY["uvicorn"], *lines]
+    elif case["expected_stage"] in ("weights-load", "engine-init"):
+        merged = [*START, *interleaved([lines, worker(9, WEIGHTS[:1])], order)]
+    else:
+        merged = lines
     for end in (len(merged), data.draw(st.integers(0, len(merged)))):
         answer = judged(merged[:end])
         if answer.confidence == "certain":

@@ -12,8 +12,9 @@ import pytest
 
 import rackproof
 from rackproof import yamlfile
+from rackproof.triage.notes import GROUPS
 from rackproof.triage.reader import MAX_LINE
-from rackproof.triage.rules import RULES, SCHEMA, Rule, rules
+from rackproof.triage.rules import PLACE, RULES, SCHEMA, Rule, rules
 from rackproof.verdict.catalogue import requirements
 
 each = pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule.id)
@@ -38,7 +39,7 @@ def test_requirements_are_in_the_catalogue(rule: Rule) -> None:
 def test_load_time_advice_never_lowers_concurrency_and_names_what_to_verify(rule: Rule) -> None:
     if {rule.stage, rule.default_stage} == {"serving", None} and rule.when == {"serving"}:
         return
-    assert not re.search(r"concurren|max-num-seqs", rule.advice, re.I)
+    assert not re.search(r"concurren|max-num-seqs", rule.advice + rule.adds, re.I)
     assert rule.requirements
 
 
@@ -46,6 +47,16 @@ def test_serving_advice_is_in_order() -> None:
     (rule,) = [rule for rule in rules() if rule.id == "oom_serving"]
     places = [rule.advice.index(word) for word in ("one variable", "concurrency", "context", "caching")]
     assert places == sorted(places)
+
+
+@each
+def test_what_an_advice_adds_is_a_note_that_is_a_number(rule: Rule) -> None:
+    labels = PLACE.findall(rule.adds)
+    assert {GROUPS[label] for label in labels} <= {"memory", "tokens", "times"}
+    assert rule.advise({}) == rule.advice
+    if labels:
+        said = rule.advise({label: f"<{number}>" for number, label in enumerate(labels)})
+        assert all(f"<{number}>" in said for number in range(len(labels))) and "{" not in said
 
 
 @each

@@ -56,7 +56,7 @@ def test_healthy_state() -> None:
         ("blocked", "processes=412 first=1", "processes=3 first=0", "only the processes of the user"),
         ("blocked", "processes=412 first=1", "", "cut off"),
         ("blocked", "D 77 0", "D x 0", "holds"),
-        ("daemons", "= limits dockerd 900", "= limits", "limits of dockerd could not be read"),
+        ("daemons", "/proc/900/limits", "/proc/9000/limits", "limits of dockerd could not be read"),
         ("listening", "0100007F:1F90", "0100007F1F90", "holds"),
         ("listening", "lines=9", "", "cut off"),
         ("listening", "= /proc/net/tcp\n", "- /proc/net/tcp\n= x\n", "does not exist"),

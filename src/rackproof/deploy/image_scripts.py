@@ -53,7 +53,7 @@ adopt() {
 # The engine keeps layers that are whole, so a pull that is started again goes on where it stopped.
 _PULL = r"""
 work=$(mktemp -d)
-trap 'kill $pulling 2>/dev/null; rm -rf "$work" "$login"' EXIT
+trap 'rc=$?; [ -z "$pulling" ] || kill $pulling 2>/dev/null || :; rm -rf "$work" "$login"; exit $rc' EXIT
 trap 'exit 1' HUP INT TERM
 pulling=
 login=
@@ -76,7 +76,10 @@ pull() {
     [ $((n % every)) != 0 ] || echo "rackproof: $(grep -c 'Pull complete\|Already exists' "$work/out" || :) of \
 $(grep -c 'Pulling fs layer\|Already exists' "$work/out" || :) layers, $n s"
   done
-  wait $pulling
+  rc=0
+  wait $pulling || rc=$?
+  pulling=
+  return $rc
 }
 refused() {
   case $1 in
@@ -142,7 +145,7 @@ if [ -d "$archive" ]; then stream() { tar -C "$archive" -cf - .; }
 elif gzip -t "$archive" 2>/dev/null; then stream() { gzip -dc "$archive"; }
 else stream() { cat "$archive"; }; fi
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rc=$?; rm -rf "$work"; exit $rc' EXIT
 trap 'exit 1' HUP INT TERM
 present() { for name in $names; do if docker image inspect "$name" >/dev/null 2>&1; then echo "$name"; return; fi; done; }
 found=$(present)

@@ -83,7 +83,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self._answer(200, json.dumps({"token": TOKEN}).encode(), {"Content-Type": "application/json"})
 
     def _forward(self, fault: str) -> None:
-        sent = {name: value for name, value in self.headers.items() if name in ("Accept", "Range")}
+        asked = {name: self.headers.get_all(name) or [] for name in ("Accept", "Range")}
+        sent = {name: ", ".join(values) for name, values in asked.items() if values}
         request = urllib.request.Request(self.server.upstream + self.path, headers=sent, method=self.command)
         try:
             with urllib.request.urlopen(request, context=self.server.context) as answer:

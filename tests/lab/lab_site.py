@@ -33,7 +33,7 @@ lab = rack(
         "ssh": {{"user": _lab["ssh"]["user"], "key_file": _lab["ssh"]["key"],
                 "known_hosts_file": _lab["ssh"]["known_hosts"]}},
         "packages": {{"key_url": _lab["apt"]["key_url"], "key_fingerprint": _lab["apt"]["key_fingerprint"]}},
-        "image": {{"repository": _lab["image"]["reference"].rpartition(":")[0]}},
+        "image": {{"repository": _lab["image"]["reference"].rpartition(":")[0], "ca_file": _lab["ca"]}},
         "simulation": {{"image": {{key: _lab["image"][key] for key in ("index", "amd64", "arm64")}}}},
     }}, json.loads({values!r})),
     overlay_source="a test",

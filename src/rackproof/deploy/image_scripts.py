@@ -86,7 +86,7 @@ refused() {
     *'no space left on device'*) die "the disk of the engine ran full while pulling: make room, then run the deploy again" ;;
     *'verification failed'*|*'content does not match'*|*'failed commit on ref'*'unexpected'*)
       die "what the registry sent does not have the pinned digest, and was thrown away: $1" ;;
-    *'manifest unknown'*|*': not found'*) die "the registry does not have $reference; rackproof image check says more" ;;
+    *'manifest unknown'*|*': not found'*) die "the registry does not have $reference (rackproof image check says more): $1" ;;
     *'no matching manifest'*|*'no match for platform'*) die "$reference has no linux/$architecture, which this host needs" ;;
     *'certificate'*|*x509:*) die "the registry's certificate is not trusted on this host (image.ca_file): $1" ;;
     *'server gave HTTP response to HTTPS client'*)

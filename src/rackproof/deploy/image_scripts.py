@@ -20,6 +20,7 @@ PROGRESS_S = 15
 # wherever the engine keeps images; what a step that was cut off has already brought is not asked for again.
 _COMMON = r"""
 die() { printf 'rackproof: %s\n' "$*" >&2; exit 1; }
+last() { tail -n 1 "$1" | tr -cd '\40-\176' | head -c 400; }  # what others wrote, fit for a terminal
 free() {
   d=$1
   while [ ! -d "$d" ]; do d=$(dirname "$d"); done
@@ -103,7 +104,7 @@ if ! docker image inspect "$reference" >/dev/null 2>&1; then
   fi
   tries=1
   until pull; do
-    said=$(tail -n 1 "$work/err")
+    said=$(last "$work/err")
     refused "$said"
     [ $tries -lt $most ] || die "the pull broke off $most times, now run the deploy again or look at the network: $said"
     echo "rackproof: the pull broke off and is started again ($tries of $most): $said"
@@ -142,7 +143,7 @@ def login_file(reference: Reference, given: Credentials) -> str:
 # that is sent ahead of it: a tar of one member without the two blocks of zeros that would end it.
 _LOAD = r"""
 if [ -d "$archive" ]; then stream() { tar -C "$archive" -cf - .; }
-elif gzip -t "$archive" 2>/dev/null; then stream() { gzip -dc "$archive"; }
+elif [ "$(head -c 2 "$archive" | od -An -tx1 | tr -d ' ')" = 1f8b ]; then stream() { gzip -dc "$archive"; }
 else stream() { cat "$archive"; }; fi
 work=$(mktemp -d)
 trap 'rc=$?; rm -rf "$work"; exit $rc' EXIT
@@ -156,7 +157,7 @@ if [ -z "$found" ]; then
     printf %s "$manifest" >"$work/manifest.json"
     size=$(wc -c <"$work/manifest.json")
     { tar -C "$work" --format=ustar -cf - manifest.json | head -c $((512 + (size + 511) / 512 * 512)); stream; }
-  else stream; fi | docker load >"$work/out" 2>&1 || die "docker load refused $archive: $(tail -n 1 "$work/out")"
+  else stream; fi | docker load >"$work/out" 2>&1 || die "docker load refused $archive: $(last "$work/out")"
   found=$(present)
   [ -n "$found" ] || die "$archive was loaded and is another image: none of $names came of it"
 fi

@@ -25,7 +25,7 @@ took=$((($(date +%s%N) - start) / 1000000 + 1))
 read=0
 for name in "$@"; do
   one=$(grep -oE '^[0-9]+ bytes' "$work/$name.said" | tr -cd 0-9)
-  [ -n "$one" ] || die "$name cannot be read without the page cache: $(tail -n 1 "$work/$name.said")"
+  [ -n "$one" ] || die "$name cannot be read without the page cache: $(last "$work/$name.said")"
   read=$((read + one))
 done
 rate=$((read / took * 1000))

@@ -18,6 +18,7 @@ CONTAINER = "rackproof-weights"
 
 TELLS = r"""
 die() { printf 'rackproof: %s\n' "$*" >&2; exit 1; }
+last() { tail -n 1 "$1" 2>/dev/null | tr -cd '\40-\176' | head -c 400; }  # what others wrote, fit for a terminal
 indexed() { grep -oE '"[^"/]+[.]safetensors"' "$index" | tr -d '"' | sort -u; }
 # missing: what keeps the directory from being whole; nothing where it is
 missing() {
@@ -135,7 +136,7 @@ mv -f "$name.part" "$name"
 RACKPROOF_GET
 # ask NAME FILE: fetch a small file whole; its HTTP status in $status
 ask() { status=$(curl -sSL --proto "=$protocols" --max-redirs 5 --connect-timeout 20 --max-time 300 -o "$2" -w '%{http_code}' "$url/$1" 2>"$work/err") ||
-  die "$url does not answer: $(tail -n 1 "$work/err")"; }
+  die "$url does not answer: $(last "$work/err")"; }
 export work url protocols most pause
 ask "$revision_file" "$work/revision"
 if [ "$status" = 200 ]; then
@@ -153,13 +154,13 @@ elif [ "$status" = 404 ]; then
   { printf '%s\n' $files "$index"; grep -oE '"[^"/]+[.]safetensors"' "$work/index" | tr -d '"'; } | sort -u >"$work/names"
 else die "the mirror answers $status for SHA256SUMS"; fi
 ! grep -vE '^[A-Za-z0-9_][A-Za-z0-9_+-]*([.][A-Za-z0-9_+-]+)*(/[A-Za-z0-9_][A-Za-z0-9_+-]*([.][A-Za-z0-9_+-]+)*)*$' "$work/names" >"$work/odd" ||
-  die "the mirror lists a file whose name cannot be used: $(head -n 1 "$work/odd" | tr -cd '[:print:]')"
+  die "the mirror lists a file whose name cannot be used: $(head -n 1 "$work/odd" | tr -cd '\40-\176')"
 bytes=0 left=0
 : >"$work/sizes"
 : >"$work/todo"
 while read -r name; do
   status=$(curl -sSIL --proto "=$protocols" --max-redirs 5 --connect-timeout 20 --max-time 60 -o "$work/head" \
-    -w '%{http_code}' "$url/$name" 2>"$work/err" </dev/null) || die "$url does not answer: $(tail -n 1 "$work/err")"
+    -w '%{http_code}' "$url/$name" 2>"$work/err" </dev/null) || die "$url does not answer: $(last "$work/err")"
   [ "$status" = 200 ] || die "the mirror answers $status for $name"
   size=$(tr -d '\r' <"$work/head" | awk -F': *' 'tolower($1) == "content-length" { size = $2 } END { print size }')
   case $size in ''|*[!0-9]*) die "the mirror does not tell the size of $name" ;; esac
@@ -177,7 +178,7 @@ room $left "of $bytes that the mirror has"
 if [ -s "$work/todo" ]; then
   xargs -n 1 -P "$parallel" sh "$work/get" <"$work/todo" &
   running=$!
-  watch $running || die "not everything came: $(head -n 1 "$work/failed" 2>/dev/null); run the deploy again to go on"
+  watch $running || die "not everything came: $(last "$work/failed"); run the deploy again to go on"
   running=
 fi
 record
@@ -186,7 +187,7 @@ record
 _RSYNC = r"""
 command -v rsync >/dev/null || die "there is no rsync on this node"
 copy() { rsync -rtL --partial-dir=.rackproof-partial --timeout=120 --exclude='.*' "$@" "$url/" "$dir/" 9>&-; }
-copy --dry-run --stats >"$work/stats" 2>"$work/err" || die "$url does not answer: $(tail -n 1 "$work/err")"
+copy --dry-run --stats >"$work/stats" 2>"$work/err" || die "$url does not answer: $(last "$work/err")"
 left=$(awk -F': ' '/^Total transferred file size/ { gsub(/[^0-9]/, "", $2); print $2 }' "$work/stats")
 bytes=$(awk -F': ' '/^Total file size/ { gsub(/[^0-9]/, "", $2); print $2 }' "$work/stats")
 room "$left" "of $bytes that the mirror has"
@@ -198,8 +199,8 @@ while :; do
   watch $running || rc=$?
   running=
   [ $rc != 0 ] || break
-  case $rc in 10|12|30|35) ;; *) die "rsync ended with $rc: $(tail -n 1 "$work/err")" ;; esac
-  [ $tries -lt $most ] || die "the copy broke off $most times; run the deploy again to go on: $(tail -n 1 "$work/err")"
+  case $rc in 10|12|30|35) ;; *) die "rsync ended with $rc: $(last "$work/err")" ;; esac
+  [ $tries -lt $most ] || die "the copy broke off $most times; run the deploy again to go on: $(last "$work/err")"
   sleep $((tries * pause))
   tries=$((tries + 1))
 done
@@ -226,7 +227,7 @@ here=$(present)
 room $((bytes > here ? bytes - here : 0)) "of $bytes by the recipe"
 docker run "$@" "$image" -c "$program" "$repository" "$revision" >"$work/out" 2>&1 9>&- &
 running=$!
-watch $running || die "the download ended early; run the deploy again to go on: $(tail -n 1 "$work/out" | tr -cd '[:print:]' | head -c 400)"
+watch $running || die "the download ended early; run the deploy again to go on: $(last "$work/out")"
 running=
 record
 """

@@ -19,6 +19,7 @@ from rackproof.errors import InputError, RackproofError
 from rackproof.inventory import refuse
 from rackproof.recipes import settings
 from rackproof.site import Site
+from rackproof.verdict.report.clean import clean
 
 FETCH_S = 24 * 3600  # 1.56 TB at 20 MB/s; a transfer that stands still is noticed within two minutes
 TOKEN_VARIABLE = "HF_TOKEN"
@@ -36,7 +37,7 @@ def bring_about(node: Node) -> None:
             there = read(directory)
             if there.revision and there.revision != wanted:
                 node.stop(
-                    f"{directory} holds revision {there.revision}, and {wanted} is wanted: name another serving.model_directory"
+                    f"{directory} holds revision {clean(there.revision)}, and {wanted} is wanted: name another serving.model_directory"
                 )
             elif there.revision != wanted or there.missing:
                 _fetch(node, source, directory, wanted, there)
@@ -62,7 +63,7 @@ def _fetch(node: Node, source: str, directory: str, revision: str, there: Weight
     slow = node.site.value("serving", "storage", default="local") == "slow"
     model = recipes.load(node.baseline.recipe).model
     values = scripts.common(directory, revision, slow, model["bytes"].value)
-    name = f"Fetch weights, revision {revision[:12]} ({there.missing or 'whole, but no revision was recorded'})"
+    name = f"Fetch weights, revision {revision[:12]} ({clean(there.missing) or 'whole, but no revision was recorded'})"
     if source == "huggingface":
         _from_hub(node, name, values, model["repo"].value)
         return

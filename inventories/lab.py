@@ -24,7 +24,7 @@ lab = rack(
             "known_hosts_file": _lab["ssh"]["known_hosts"],
         },
         "packages": {"key_url": _lab["apt"]["key_url"], "key_fingerprint": _lab["apt"]["key_fingerprint"]},
-        "image": {"repository": _lab["image"]["reference"].rpartition(":")[0]},
+        "image": {"repository": _lab["image"]["reference"].rpartition(":")[0], "ca_file": _lab["ca"]},
         "simulation": {"image": {key: _lab["image"][key] for key in ("index", "amd64", "arm64")}},
     },
     overlay_source="the running lab",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import re
 import ssl
 import sys
 import threading
@@ -30,11 +31,10 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
     def do_GET(self) -> None:
         fault = self._fault()
-        if fault is None:
-            return super().do_GET()
         if fault == "slow":
             time.sleep(3)
-            return super().do_GET()
+        if fault in (None, "slow"):
+            return self._rest() if "Range" in self.headers else super().do_GET()
         if fault == "cut":
             return self._cut()
         return self.send_error(int(str(fault)))
@@ -45,6 +45,19 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         except FileNotFoundError:
             return None
         return next((what for prefix, what in faults.items() if self.path.startswith(prefix)), None)
+
+    def _rest(self) -> None:
+        """A file from a byte on: the one form of Range that a download that goes on uses."""
+        path, asked = Path(self.translate_path(self.path)), re.fullmatch(r"bytes=([0-9]+)-", self.headers["Range"])
+        if asked is None or not path.is_file():
+            return super().do_GET()
+        data, start = path.read_bytes(), int(asked[1])
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+        self.send_header("Content-Length", str(len(data) - start))
+        self.end_headers()
+        self.wfile.write(data[start:])
+        return None
 
     def _cut(self) -> None:
         """Half a body, then the line goes dead."""

@@ -80,6 +80,22 @@ SCHEMA: dict[str, Any] = _group(
             manifests=_LINE,  # there too: what `image resolve --manifests` kept, for an archive without them
         ),
     ),
+    weights=_group(
+        source={"enum": ["none", "mirror", "huggingface"]},  # into serving.model_directory; none: somebody else does it
+        url={
+            "type": "string",
+            "pattern": r"^(rsync|https?)://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9._~%+-]*)*\Z",
+            "description": "rsync://, https:// or http:// of the folder, without a user or password",
+        },
+        repository={"type": "string", "pattern": r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+\Z", "description": "owner/name"},
+        revision={"type": "string", "pattern": r"^[0-9a-f]{40}\Z", "description": "a commit: 40 hex digits"},
+        files={  # of a mirror without SHA256SUMS: what belongs to the model beside shards and index
+            "type": "array",
+            "minItems": 1,
+            "items": {"type": "string", "pattern": r"^[A-Za-z0-9_][A-Za-z0-9_+.-]*\Z", "description": "a file name"},
+        },
+        token_file=_LINE,  # on the machine that deploys; else HF_TOKEN in its environment
+    ),
     gpus=_group(expect_idle=_FLAG),
     serving=_group(
         model_directory=_FOLDER,  # where the weights lie on the host; the container sees the same path

@@ -57,6 +57,8 @@ class ImageArchive:
     def bring_in(self, host: Any, how: Mapping[str, Any]) -> None:
         """Copy it to the node where needed, prove it, load it, leave the proof. Raises RackproofError."""
         there = self.host or self._copied(host, how)
+        if not _output(host, how, f"[ ! -r {shlex.quote(there)} ] || echo there"):
+            raise RackproofError(f"{host.name}: there is no {there} on this node ({self.source})")
         chain = find_chain(self.image, self._reader(host, how, there), self.source)
         own = _has_member(host, how, there, "manifest.json")
         script = image_scripts.load(
@@ -100,7 +102,7 @@ class ImageArchive:
         return there
 
     def _leave_proof(self, host: Any, how: Mapping[str, Any], chain: Chain) -> None:
-        lines = [f"mkdir -p {FOLDER}", "umask 022"]
+        lines = ["umask 022", f"mkdir -p {FOLDER}"]
         for document in chain.documents:
             path = f"{FOLDER}/{hashlib.sha256(document).hexdigest()}"
             text = base64.b64encode(document).decode()

@@ -20,6 +20,7 @@ PROGRESS_S = 15
 # wherever the engine keeps images; what a step that was cut off has already brought is not asked for again.
 _COMMON = r"""
 die() { printf 'rackproof: %s\n' "$*" >&2; exit 1; }
+last() { tail -n 1 "$1" | tr -cd '\40-\176' | head -c 400; }  # what others wrote, fit for a terminal
 free() {
   d=$1
   while [ ! -d "$d" ]; do d=$(dirname "$d"); done
@@ -53,7 +54,7 @@ adopt() {
 # The engine keeps layers that are whole, so a pull that is started again goes on where it stopped.
 _PULL = r"""
 work=$(mktemp -d)
-trap 'kill $pulling 2>/dev/null; rm -rf "$work" "$login"' EXIT
+trap 'rc=$?; [ -z "$pulling" ] || kill $pulling 2>/dev/null || :; rm -rf "$work" "$login"; exit $rc' EXIT
 trap 'exit 1' HUP INT TERM
 pulling=
 login=
@@ -76,14 +77,17 @@ pull() {
     [ $((n % every)) != 0 ] || echo "rackproof: $(grep -c 'Pull complete\|Already exists' "$work/out" || :) of \
 $(grep -c 'Pulling fs layer\|Already exists' "$work/out" || :) layers, $n s"
   done
-  wait $pulling
+  rc=0
+  wait $pulling || rc=$?
+  pulling=
+  return $rc
 }
 refused() {
   case $1 in
     *'no space left on device'*) die "the disk of the engine ran full while pulling: make room, then run the deploy again" ;;
     *'verification failed'*|*'content does not match'*|*'failed commit on ref'*'unexpected'*)
       die "what the registry sent does not have the pinned digest, and was thrown away: $1" ;;
-    *'manifest unknown'*|*': not found'*) die "the registry does not have $reference; rackproof image check says more" ;;
+    *'manifest unknown'*|*': not found'*) die "the registry does not have $reference (rackproof image check says more): $1" ;;
     *'no matching manifest'*|*'no match for platform'*) die "$reference has no linux/$architecture, which this host needs" ;;
     *'certificate'*|*x509:*) die "the registry's certificate is not trusted on this host (image.ca_file): $1" ;;
     *'server gave HTTP response to HTTPS client'*)
@@ -100,7 +104,7 @@ if ! docker image inspect "$reference" >/dev/null 2>&1; then
   fi
   tries=1
   until pull; do
-    said=$(tail -n 1 "$work/err")
+    said=$(last "$work/err")
     refused "$said"
     [ $tries -lt $most ] || die "the pull broke off $most times, now run the deploy again or look at the network: $said"
     echo "rackproof: the pull broke off and is started again ($tries of $most): $said"
@@ -139,10 +143,10 @@ def login_file(reference: Reference, given: Credentials) -> str:
 # that is sent ahead of it: a tar of one member without the two blocks of zeros that would end it.
 _LOAD = r"""
 if [ -d "$archive" ]; then stream() { tar -C "$archive" -cf - .; }
-elif gzip -t "$archive" 2>/dev/null; then stream() { gzip -dc "$archive"; }
+elif [ "$(head -c 2 "$archive" | od -An -tx1 | tr -d ' ')" = 1f8b ]; then stream() { gzip -dc "$archive"; }
 else stream() { cat "$archive"; }; fi
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rc=$?; rm -rf "$work"; exit $rc' EXIT
 trap 'exit 1' HUP INT TERM
 present() { for name in $names; do if docker image inspect "$name" >/dev/null 2>&1; then echo "$name"; return; fi; done; }
 found=$(present)
@@ -153,7 +157,7 @@ if [ -z "$found" ]; then
     printf %s "$manifest" >"$work/manifest.json"
     size=$(wc -c <"$work/manifest.json")
     { tar -C "$work" --format=ustar -cf - manifest.json | head -c $((512 + (size + 511) / 512 * 512)); stream; }
-  else stream; fi | docker load >"$work/out" 2>&1 || die "docker load refused $archive: $(tail -n 1 "$work/out")"
+  else stream; fi | docker load >"$work/out" 2>&1 || die "docker load refused $archive: $(last "$work/out")"
   found=$(present)
   [ -n "$found" ] || die "$archive was loaded and is another image: none of $names came of it"
 fi

@@ -18,7 +18,7 @@ from pyinfra import logger
 from rackproof import __version__
 from rackproof.baseline import Baseline
 from rackproof.deploy import operations
-from rackproof.deploy.image_archive import ImageArchive
+from rackproof.deploy.image_archive import IMPORT_S, ImageArchive
 from rackproof.deploy.probe_fact import read
 from rackproof.deploy.transport import keep_alive
 from rackproof.errors import InputError, RackproofError
@@ -29,7 +29,6 @@ from rackproof.inventory import current_plan, refuse
 from rackproof.managed import STAMP, File, managed_files
 from rackproof.site import Site
 
-IMPORT_S = 2 * 3600  # an archive is copied to the node first
 STEP_S = 3600  # no step may hang for ever; the longest is pulling an image of 13 GB
 
 

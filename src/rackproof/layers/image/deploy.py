@@ -48,9 +48,9 @@ def _get(node: Node) -> None:
 
 
 def _trust(node: Node) -> None:
-    """Docker trusts the CA of a registry by a file of its own."""
-    named = node.site.get("image", "ca_file")
-    if named is None:
+    """Docker trusts the CA of a registry by a file of its own; for Docker Hub it takes only what the system trusts."""
+    named, repository = node.site.get("image", "ca_file"), node.baseline.image.repository
+    if named is None or reference.parse(repository, "image.repository").registry == reference.HUB:
         return
     try:
         content = Path(named.value).expanduser().read_text(encoding="ascii")
@@ -58,7 +58,7 @@ def _trust(node: Node) -> None:
         raise InputError(named.source, f"{named.value} cannot be read", "certificates of the CA, PEM") from None
     node.files(
         "Trust the CA of the image's registry",
-        [File("image", image_scripts.ca_path(node.baseline.image.repository), content)],
+        [File("image", image_scripts.ca_path(repository), content)],
     )
 
 

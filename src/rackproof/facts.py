@@ -15,6 +15,7 @@ from rackproof.errors import MissingFact
 
 if TYPE_CHECKING:  # they are made of the types below
     from rackproof.facts_amd import AmdFacts
+    from rackproof.facts_control import ControlFacts
     from rackproof.facts_network import NetworkFacts
     from rackproof.facts_pci import PciFacts
     from rackproof.facts_rdma import RdmaFacts
@@ -287,6 +288,7 @@ class NodeFacts:
     network: Fact[NetworkFacts] = Missing("not read")
     pci: Fact[PciFacts] = Missing("not read")
     amd: Fact[AmdFacts] = Missing("not read")
+    control: Fact[ControlFacts] = Missing("not read")
     evidence: Fact[str] = Missing("the node was not probed")  # sha256 of the whole probe output; Missing: incomplete
 
 

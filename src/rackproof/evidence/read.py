@@ -14,6 +14,7 @@ from rackproof.evidence.tools import (
     amd_smi,
     cdi,
     container,
+    control,
     cpu,
     engines,
     fabric_manager,
@@ -70,6 +71,7 @@ def read_facts(evidence: Evidence) -> NodeFacts:
         network=_read(network.network, evidence),
         pci=_pci(evidence),
         amd=_amd(evidence),
+        control=_read(control.control, evidence),
         evidence=_whole(evidence),
     )
 

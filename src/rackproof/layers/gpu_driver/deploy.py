@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from rackproof.deploy.node import Node, known_or
-from rackproof.facts import Missing
+from rackproof.deploy.onhost import Watch
+from rackproof.facts import NodeFacts
 from rackproof.managed import APT_SOURCE, KEYRING, MODPROBE, PERSISTENCED, File
 
 _BRANCHED = re.compile(r"^(?:nvidia|libnvidia|cuda-drivers|nvlink5)(?:-[a-z-]+)?-(\d{3})(?:-open|-server|\.[\d.]+)*$")
@@ -58,6 +59,7 @@ def _repository(node: Node) -> None:
     node.shell(
         f"NVIDIA repository key, checked by fingerprint {packages.key_fingerprint[-8:]}",
         _REPOSITORY.format(url=packages.key_url, fingerprint=packages.key_fingerprint, keyring=KEYRING),
+        watch=Watch(files=(KEYRING,)),
     )
     node.files("NVIDIA repository", [source], then=_aside(node))
 
@@ -78,14 +80,15 @@ def _packages(node: Node) -> None:
     names = packages.names
     if node.has_packages(names.driver, version) and node.version_of(names.pin) and not _other_branches(node):
         return
-    if _busy(node):
+    if node.stopped or node.busy():
         return
     node.driver_changes = True
     wanted = [f"'{name}={version}-*'" for name in (*names.driver, *names.fabric)]
     wanted += [*names.fabric_unversioned, *(f"{name}-" for name in _other_branches(node))]
     node.packages(
-        f"Pin and install driver {version}", _INSTALL.format(pin=names.pin, packages=" ".join(wanted))
-    )
+        f"Pin and install driver {version}", _INSTALL.format(pin=names.pin, packages=" ".join(wanted)),
+        disrupts=True, domain=True, detail=f"{known_or(node.facts.driver.loaded_version, None) or 'none'} is loaded",
+    )  # fmt: skip
 
 
 def _other_branches(node: Node) -> list[str]:
@@ -95,18 +98,6 @@ def _other_branches(node: Node) -> list[str]:
     return sorted(
         name for name, match in found if match and match.group(1) != branch and "driver-pinning" not in name
     )
-
-
-def _busy(node: Node) -> bool:
-    """Stop a node whose GPUs somebody uses; where that cannot be seen, somebody may."""
-    if node.site.value("disrupt", "gpu_processes"):
-        return False
-    holders = node.facts.driver.holders
-    if isinstance(holders, Missing):
-        node.stop(f"cannot tell whether its GPUs are in use ({holders.reason}); set disrupt.gpu_processes to go on")
-    elif holders:
-        node.stop(f"its GPUs are in use by {', '.join(holders)}; end them, or set disrupt.gpu_processes")
-    return node.stopped
 
 
 def _module_options(node: Node, file: File) -> None:
@@ -119,19 +110,20 @@ def _module_options(node: Node, file: File) -> None:
 
 
 def _reboot(node: Node) -> None:
-    reasons = _reboot_reasons(node)
-    if not reasons or node.stopped or _busy(node):
+    reasons = _reboot_reasons(node, node.facts)
+    if not reasons or node.stopped or node.busy():
         return
     if not node.site.value("reboot", "allow"):
         node.stop(f"needs a reboot ({'; '.join(reasons)}): reboot it and run again, or set reboot.allow")
         return
-    node.reboot = True
-    node.reboots(f"Reboot, {node.site.value('reboot', 'batch')} at a time")
+    node.reboots(
+        f"Reboot, {node.site.value('reboot', 'batch')} at a time", reasons, lambda facts: _reboot_reasons(node, facts)
+    )
 
 
-def _reboot_reasons(node: Node) -> list[str]:
+def _reboot_reasons(node: Node, facts: NodeFacts) -> list[str]:
     """Why the kernel of this node is not, or will not be, the one that the baseline wants."""
-    driver, wanted = node.facts.driver, node.baseline.driver
+    driver, wanted = facts.driver, node.baseline.driver
     loaded = known_or(driver.loaded_version, None)
     reasons = []
     if loaded != wanted.version:
@@ -150,4 +142,5 @@ def _persistence(node: Node, file: File) -> None:
     if node.has(file) and node.unit_ok(unit) and not node.driver_changes:
         return
     node.files("Persistence mode by the daemon", [file], then="systemctl daemon-reload")
-    node.shell("Start nvidia-persistenced", f"systemctl daemon-reload\nsystemctl enable -q {unit}\nsystemctl restart {unit}")
+    script = f"systemctl daemon-reload\nsystemctl enable -q {unit}\nsystemctl restart {unit}"
+    node.shell("Start nvidia-persistenced", script, watch=Watch(units=(unit,)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rackproof.deploy.node import Node, known_or
+from rackproof.deploy.onhost import Watch
 from rackproof.facts import ImageFacts
 
 
@@ -19,6 +20,7 @@ def bring_about(node: Node) -> None:
                 f"  echo \"rackproof: the image is for $got, this host needs {image.architecture}\" >&2; exit 1\n"
                 "fi\n"
                 f"docker tag '{image.reference}' '{image.repository}:{image.tag}'",
+                watch=Watch(images=(image.reference, f"{image.repository}:{image.tag}")),
             )
 
 

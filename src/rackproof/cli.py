@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import click
 
 from rackproof import __version__
+from rackproof.commands.control import journal, unlock
+from rackproof.commands.deploy import deploy, plan
 from rackproof.commands.eligible import eligible
 from rackproof.commands.explain import explain
 from rackproof.commands.judge import judge
@@ -49,7 +51,9 @@ def cli() -> None:
     """
 
 
-for _command in (verify, collect, judge, redact, eligible, probe, launch, triage, recipe, parse, explain):
+for _command in (
+    verify, collect, judge, redact, eligible, probe, plan, deploy, journal, unlock, launch, triage, recipe, parse, explain,
+):  # fmt: skip
     cli.add_command(_command)
 
 

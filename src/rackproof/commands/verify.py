@@ -35,7 +35,7 @@ def verify(targets: tuple[str, ...], chosen: Inputs, how: Reading, wanted: Outpu
     from rackproof.judging import judge_all
 
     output.check(wanted)
-    plan = _plan(targets, chosen)
+    plan = plan_of(targets, chosen)
     result = judge_all(plan, read_nodes(plan, how, wanted.quiet))
     output.emit(result, wanted)
     return result.verdict.exit_code
@@ -64,7 +64,7 @@ def collect(
 
     if redact != (key is not None):
         raise click.UsageError("--redact needs --key-file, and --key-file is for --redact")
-    plan = _plan(targets, chosen)
+    plan = plan_of(targets, chosen)
     names = [node.name for node in plan.to_read]
     places(folder, names)  # refuses before anything is read
     evidence = read_nodes(plan, how, quiet, nonce)
@@ -78,7 +78,8 @@ def collect(
     return 0
 
 
-def _plan(targets: tuple[str, ...], chosen: Inputs) -> Plan:
+def plan_of(targets: tuple[str, ...], chosen: Inputs) -> Plan:
+    """The plan for what stands on a command line."""
     from rackproof.inventory import load_targets
 
     return load_targets(

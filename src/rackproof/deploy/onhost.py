@@ -93,7 +93,7 @@ def _look(watch: Watch) -> str:
         lines.append(f'  echo {unit} "{states} start {since}"')
     for image in watch.images:
         name = shlex.quote(image)
-        lines.append(f"  echo {name} \"$(docker image inspect --format '{{{{.Id}}}}' {name} 2>/dev/null || echo absent)\"")
+        lines.append(f"  echo {name} \"$(docker image inspect --format '{{{{.Id}}}}' {name} 2>/dev/null | grep . || echo absent)\"")
     return "\n".join([*lines, "}"]) + "\n"
 
 
@@ -133,8 +133,12 @@ journal {shlex.quote(members)} || fail 'the lock is released, but the journal ca
 """
 
 
-def step(run: Run, layer: str, name: str, body: str, watch: Watch) -> str:
-    """The script of one step. Its exit code is that of `body`, which runs with `set -eu` in a subshell of its own."""
+def step(run: Run, layer: str, name: str, body: str, watch: Watch, goes_on: bool = False) -> str:
+    """The script of one step. Its exit code is that of `body`, which runs with `set -eu` in a subshell of its own.
+
+    `goes_on`: what `body` starts ends after it, and `note_end` journals that.
+    """
+    ended = "[ $rc = 0 ] || " if goes_on else ""
     return f"""{_who(run, layer, name)}{_COMMON}{_OURS}{_DIFF}{_look(watch)}\
 journal '"event": "begin"' || fail "the journal cannot be written, so nothing is changed: $(df -h "$rp" | tail -n 1)"
 before=$(look)
@@ -148,7 +152,7 @@ rc=$?
 set -e
 after=$(look)
 touch -c {LOCK}
-journal "\\"event\\": \\"end\\", \\"rc\\": $rc, \\"before\\": {{$(differs "$before" "$after")}}, \\"after\\": {{$(differs "$after" "$before")}}" ||
+{ended}journal "\\"event\\": \\"end\\", \\"rc\\": $rc, \\"before\\": {{$(differs "$before" "$after")}}, \\"after\\": {{$(differs "$after" "$before")}}" ||
   fail 'the step is done, but the journal cannot be written'
 exit $rc
 """

@@ -7,8 +7,11 @@ no operation runs there any more; so locks are given back by callback, and at th
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
+import signal
+import sys
 from typing import TYPE_CHECKING, Any
 
 import gevent
@@ -37,6 +40,7 @@ class Session:
         self._dropped: list[tuple[Any, str, str]] = []  # host, operation, its name
         self._events = int(os.environ.get(EVENTS_FD, "-1"))
         atexit.register(self._end)
+        gevent.signal_handler(signal.SIGTERM, sys.exit, 143)  # else the process would end without giving locks back
 
     @property
     def changes(self) -> bool:
@@ -71,7 +75,8 @@ class Session:
     def tell(self, event: str, **members: Any) -> None:
         """One event for the program that started this run, if one did."""
         if self._events >= 0:
-            os.write(self._events, (json.dumps({"event": event, **members}) + "\n").encode())
+            with contextlib.suppress(OSError):  # it went away; the nodes must not be left half done for that
+                os.write(self._events, (json.dumps({"event": event, **members}) + "\n").encode())
 
     def dropped(self, host: Any, op_hash: str, step: str) -> None:
         """A node failed a step. What the command said is known to pyinfra only later."""

@@ -15,7 +15,7 @@ from rackproof.site import Site
 KEPT = 10  # earlier stamps
 
 # The groups of a site that a baseline is made of. How a node is reached, or when it may be rebooted, is none of it.
-_CHOICES = ("recipe", "layout", "allow_derived", "hardware", "driver", "packages", "container", "image", "gpus", "simulation")
+CHOICES = ("recipe", "layout", "allow_derived", "hardware", "driver", "packages", "container", "image", "gpus", "simulation")
 
 _KEEP = f"""\
 if [ -f {STAMP} ]; then
@@ -45,7 +45,7 @@ def choices(site: Site) -> dict[str, Any]:
     """The site's values that a baseline is made of, nested as in group_vars."""
     found: dict[str, Any] = {}
     for key, cell in site.cells.items():
-        if key[0] in _CHOICES:
+        if key[0] in CHOICES:
             group = found
             for part in key[:-1]:
                 group = group.setdefault(part, {})

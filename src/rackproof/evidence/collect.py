@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import shlex
 import subprocess
 import sys
 import threading
@@ -88,6 +89,29 @@ def collect(
     for node in plan.to_read:
         found.setdefault(node.name, Evidence(node.name, problem=unread))
     on_event(Event("done", ""))
+    return found
+
+
+def run_script(plan: Plan, script: str, *, sudo: bool | None = None, timeout_s: int = 60) -> dict[str, tuple[bool, str]]:
+    """Run a short script on every node to be read: by name, whether it answered, and what it said or why it did not."""
+    as_root = f"sudo -n sh -c {shlex.quote(script)}"
+    job = {
+        "timeout_s": timeout_s,
+        "nodes": [
+            {
+                "name": node.name,
+                "data": {key: value for key, value in node.connection.items() if not key.startswith("_")},
+                "probe": "sudo" if (node.site.value("ssh", "sudo") if sudo is None else sudo) else "plain",
+            }
+            for node in plan.to_read
+        ],
+        "probes": {"plain": script, "sudo": as_root},
+    }
+    found = {node.name: (False, "it was not reached") for node in plan.to_read}
+    for answer in _worker(job):
+        if answer["event"] in ("read", "failed"):
+            ok = answer["event"] == "read"
+            found[answer["node"]] = (ok, (answer["stream"] if ok else answer["detail"]).strip())
     return found
 
 

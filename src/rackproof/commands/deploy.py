@@ -173,9 +173,9 @@ def _end(lot: Lot, report: RunReport) -> None:
     for node in report.nodes.values():
         if node.accepted:
             continue
-        at = f" at {node.failed_step!r}" if node.failed_step else ""
+        at = f" at {node.failed_step!r}" if node.failed_step and not node.verdict else ""
         why = "; ".join(node.lacks) or node.why or "its run ended early"
-        output.say(f"{node.name}: {f'{node.verdict}, not accepted' if node.verdict else 'failed'}{at}: {clean(why, 1500)}\n")
+        output.say(f"{node.name}: {f'not accepted ({node.verdict})' if node.verdict else 'failed'}{at}: {clean(why, 1500)}\n")
     if not report.nodes:
         output.say(f"{lot_words(lot)}: nothing was heard of it\n")
 

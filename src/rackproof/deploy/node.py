@@ -46,6 +46,7 @@ class Node:
     driver_changes: bool = False
     steps: list[Step] = field(default_factory=list)  # so far
     layers: list[str] = field(default_factory=list)  # looked at so far
+    notes: list[str] = field(default_factory=list)  # for whoever reads the plan
 
     @contextmanager
     def layer(self, name: str) -> Iterator[None]:
@@ -139,7 +140,8 @@ class Node:
         return all(upstream(self.version_of(name)) == version for name in names)
 
     def _step(self, name: str, **more: Any) -> Step:
-        return Step(self.layers[-1] if self.layers else "", name, **more)
+        guarded = bool(more.get("disrupts")) and not self.site.value("disrupt", "gpu_processes")
+        return Step(self.layers[-1] if self.layers else "", name, idle=guarded, **more)
 
     def _goes_on(self, step: Step) -> bool:
         """Note a step; False where it must not be done. The first one takes the node's lock."""

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rackproof.evidence.tools.gpu_holders import DAEMONS
 from rackproof.managed import BUSY, JOURNAL, LOCK
 
 WAIT_S = 600  # for a step of an earlier run that still works on the node
@@ -69,6 +70,16 @@ differs() {
     !second { have[$0] = 1; next }
     !($0 in have) { gsub(/[\\\\"]/, ""); k = $1; sub(/^[^ ]+ /, ""); printf "%s\\"%s\\": \\"%s\\"", sep, k, $0; sep = ", " }'
 }
+"""
+
+
+# Between reading a node and changing it other nodes have their turn, and somebody may have started a job.
+_IDLE = f"""\
+held=$(find /proc/[0-9]*/fd -lname '/dev/nvidia[0-9]*' 2>/dev/null | cut -d / -f 3 | sort -u | while read -r pid; do
+  read -r name <"/proc/$pid/comm" || continue
+  case $name in {"|".join(DAEMONS)}) ;; *) echo "$name ($pid, user $(stat -c %U "/proc/$pid"))" ;; esac
+done 2>/dev/null | LC_ALL=C tr -cd ' -~\\n' | head -n 20)
+[ -z "$held" ] || fail "its GPUs came into use after it was read, by $(echo $held); this step was not begun"
 """
 
 
@@ -133,13 +144,15 @@ journal {shlex.quote(members)} || fail 'the lock is released, but the journal ca
 """
 
 
-def step(run: Run, layer: str, name: str, body: str, watch: Watch, goes_on: bool = False) -> str:
+def step(
+    run: Run, layer: str, name: str, body: str, watch: Watch, *, idle: bool = False, goes_on: bool = False
+) -> str:
     """The script of one step. Its exit code is that of `body`, which runs with `set -eu` in a subshell of its own.
 
-    `goes_on`: what `body` starts ends after it, and `note_end` journals that.
+    `idle`: refuse where a program uses the GPUs by now. `goes_on`: what `body` starts ends after it, and `note_end` journals that.
     """
     ended = "[ $rc = 0 ] || " if goes_on else ""
-    return f"""{_who(run, layer, name)}{_COMMON}{_OURS}{_DIFF}{_look(watch)}\
+    return f"""{_who(run, layer, name)}{_COMMON}{_OURS}{_IDLE if idle else ""}{_DIFF}{_look(watch)}\
 journal '"event": "begin"' || fail "the journal cannot be written, so nothing is changed: $(df -h "$rp" | tail -n 1)"
 before=$(look)
 set +e

@@ -64,6 +64,7 @@ class Step:
     reboots: bool = False
     domain: bool = False  # must be equal on all nodes of an NVLink domain, so they cannot follow one another
     detail: str = ""
+    idle: bool = False  # is not begun where a program uses the GPUs by then
 
     @property
     def marks(self) -> str:
@@ -75,13 +76,13 @@ class Step:
 @operation(is_idempotent=False)
 def shell(script: str, step: Step, run: Run, watch: Watch) -> Generator[StringCommand, None, None]:
     """Run a POSIX sh script that stops at its first error."""
-    yield StringCommand(onhost.step(run, step.layer, step.name, script, watch))
+    yield StringCommand(onhost.step(run, step.layer, step.name, script, watch, idle=step.idle))
 
 
 @operation(is_idempotent=False)
 def packages(script: str, step: Step, run: Run, watch: Watch) -> Generator[StringCommand, None, None]:
     """Run a script that calls `apt` (a shell function, see APT) instead of apt-get."""
-    yield StringCommand(onhost.step(run, step.layer, step.name, f"{APT}{script}", watch))
+    yield StringCommand(onhost.step(run, step.layer, step.name, f"{APT}{script}", watch, idle=step.idle))
 
 
 @operation(is_idempotent=False)

@@ -62,7 +62,7 @@ def _reboot(state: Any, host: Any, step: Step, deploy: Run, terms: Terms) -> boo
     if before is None:
         return _give_up(host, "the boot id cannot be read, so a reboot could not be told from none")
     body = _NEXT_KERNEL.format(version=terms.driver) + _GO
-    ok, _, said = run(host, onhost.step(deploy, step.layer, step.name, body, Watch(), goes_on=True), 60)
+    ok, _, said = run(host, onhost.step(deploy, step.layer, step.name, body, Watch(), idle=step.idle, goes_on=True), 60)
     if not ok:
         return _give_up(host, said.strip().removeprefix("rackproof: ") or "the reboot could not be started")
     deadline = time.monotonic() + terms.timeout_s

@@ -110,10 +110,11 @@ def remind(node: Node) -> None:
     """Say where the site still asks for what was left, since the next deploy would bring it back."""
     asked = current_plan().node(node.name).baseline
     if not node.stopped and asked is not None and asked.hash != node.baseline.hash:
-        logger.info(
-            f"{current_host.print_prefix}group_vars still ask for driver {asked.driver.version} and image "
-            f"{asked.image.index[7:19]}: the next deploy brings them back unless that is changed"
+        node.notes.append(
+            f"group_vars still ask for driver {asked.driver.version} and image {asked.image.index[7:19]}: the next deploy "
+            "brings them back unless that is changed"
         )
+        logger.info(f"{current_host.print_prefix}{node.notes[-1]}")
 
 
 @operation()

@@ -110,10 +110,6 @@ class _Watcher(BaseStateCallback):
     """Tells what happens on each node, and gives back the lock of a node that drops out."""
 
     @staticmethod
-    def host_connect_error(state: Any, host: Any, error: Any) -> None:
-        session().tell("failed", node=host.name, step="connect", why=" ".join(str(error).split())[:300])
-
-    @staticmethod
     def operation_host_start(state: Any, host: Any, op_hash: str) -> None:
         if op_hash in state.ops[host]:
             session().tell("begins", node=host.name, step=_name(state, op_hash))

@@ -48,7 +48,7 @@ def verify(node: Node, judge: Judge) -> None:
         if node.steps:
             operations.unlock(name="Unlock the node", run=node.run, note="accepted")
     session().tell(
-        "planned", node=node.name, stopped=node.stopped, layers=node.layers,
+        "planned", node=node.name, stopped=node.stopped, layers=node.layers, notes=node.notes,
         steps=[{**vars(step), "marks": step.marks.strip()} for step in node.steps],
     )  # fmt: skip
 

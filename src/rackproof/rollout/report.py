@@ -29,6 +29,7 @@ class NodeReport:
     stopped: str = ""  # why nothing more may be done there
     layers: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
+    notes: tuple[str, ...] = ()
     verdict: str = ""  # after the run; "" where it was not judged
     lacks: tuple[str, ...] = ()
     failed_step: str = ""
@@ -55,7 +56,7 @@ class RunReport:
         kind = event.get("event")
         if kind == "planned":
             node.planned, node.stopped = True, str(event["stopped"])
-            node.layers = tuple(event["layers"])
+            node.layers, node.notes = tuple(event["layers"]), tuple(event["notes"])
             node.steps = tuple(
                 Step(**{key: step[key] for key in Step.__dataclass_fields__}) for step in event["steps"]
             )

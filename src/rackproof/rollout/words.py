@@ -16,7 +16,7 @@ def blocks(reports: Iterable[NodeReport]) -> str:
     groups: dict[Any, list[NodeReport]] = {}
     for report in reports:
         # What is said of a node by name would keep apart nodes that are refused for the same reason.
-        key = (report.planned, report.stopped, report.steps, report.why if not report.planned else "")
+        key = (report.planned, report.stopped, report.steps, report.notes, report.why if not report.planned else "")
         groups.setdefault(key, []).append(report)
     return "\n".join(_block(group) for group in groups.values())
 
@@ -37,6 +37,7 @@ def _block(group: Sequence[NodeReport]) -> str:
         lines.append(f"  stops: {clean(first.stopped, 1200)}")
     elif not first.steps:
         lines = ["  in place"]
+    lines += [f"  note: {clean(note)}" for note in first.notes]
     return "\n".join([names, *lines]) + "\n"
 
 

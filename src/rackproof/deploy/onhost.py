@@ -47,7 +47,7 @@ rp=/var/lib/rackproof
 fail() {{ printf 'rackproof: %s\\n' "$*" >&2; exit 1; }}
 # journal MEMBERS: one line, begun on a line of its own even where a full disk cut the one before
 journal() {{
-  size=$(wc -c <{JOURNAL} 2>/dev/null || echo 0)
+  size=$(wc -c 2>/dev/null <{JOURNAL}) || size=0
   [ "$size" -lt {JOURNAL_BYTES} ] || mv -f {JOURNAL} "$rp/journal.1.jsonl"
   [ ! -s {JOURNAL} ] || [ -z "$(tail -c 1 {JOURNAL})" ] || echo >>{JOURNAL}
   printf '{{"time": "%s", %s, %s}}\\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$who" "$1" >>{JOURNAL}

@@ -83,6 +83,26 @@ done 2>/dev/null | LC_ALL=C tr -cd ' -~\\n' | head -n 20)
 """
 
 
+# What a failed package step leaves behind: whether the host still works, and how not.
+_STATE = """\
+state() {
+  half=$(dpkg-query -W -f '${db:Status-Status} ${Package}\\n' 2>/dev/null |
+    awk '$1 != "installed" && $1 != "config-files" && $1 != "not-installed" { printf " %s", $2 }')
+  loaded=$(cat /sys/module/nvidia/version 2>/dev/null || echo none)
+  disk=$(modinfo -F version nvidia 2>/dev/null || echo none)
+  now="driver $loaded is loaded, $disk is what the next boot would load"
+  if [ -z "$half" ] && [ "$loaded" = "$disk" ]; then
+    echo "rackproof: this host is as usable as before: no package is half installed; $now"
+  else
+    [ -z "$half" ] || echo "rackproof: this host is not whole: half installed are$half"
+    echo "rackproof: $now"
+    [ "$loaded" = "$disk" ] || echo 'rackproof: until driver and kernel module agree, new GPU programs may fail; what runs goes on'
+  fi
+  echo 'rackproof: when the cause is mended, the next deploy goes on from here'
+}
+"""
+
+
 def _who(run: Run, layer: str = "", step: str = "") -> str:
     """Shell assignments that name run and step; the values are JSON, quoted for the shell."""
     members = {"run": run.id, "operator": run.operator, **({"layer": layer, "step": step} if step else {})}
@@ -152,6 +172,7 @@ def step(
     `idle`: refuse where a program uses the GPUs by now. `goes_on`: what `body` starts ends after it, and `note_end` journals that.
     """
     ended = "[ $rc = 0 ] || " if goes_on else ""
+    state = f"{_STATE}[ $rc = 0 ] || state >&2\n" if watch.packages else ""
     return f"""{_who(run, layer, name)}{_COMMON}{_OURS}{_IDLE if idle else ""}{_DIFF}{_look(watch)}\
 journal '"event": "begin"' || fail "the journal cannot be written, so nothing is changed: $(df -h "$rp" | tail -n 1)"
 before=$(look)
@@ -167,7 +188,7 @@ after=$(look)
 touch -c {LOCK}
 {ended}journal "\\"event\\": \\"end\\", \\"rc\\": $rc, \\"before\\": {{$(differs "$before" "$after")}}, \\"after\\": {{$(differs "$after" "$before")}}" ||
   fail 'the step is done, but the journal cannot be written'
-exit $rc
+{state}exit $rc
 """
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from rackproof.baseline_parts import PackageBaseline
 from rackproof.deploy.node import Node, known_or
 from rackproof.deploy.onhost import Watch
 from rackproof.facts import NodeFacts
@@ -27,8 +28,15 @@ esac
 install -m 644 "$t/armoured" {keyring}.new && mv -f {keyring}.new {keyring}
 """
 
+# The key may have been replaced on the host, or NVIDIA may have changed it; then the one by fingerprint is fetched.
+_KEY = """\
+known=$(gpg --batch --no-tty --with-colons --show-keys {keyring} 2>/dev/null | awk -F: '$1 == "fpr" {{print $10; exit}}')
+if [ "$known" != '{fingerprint}' ]; then (
+{fetch}) || exit 1; fi
+"""
+
 _INSTALL = """\
-apt update
+{key}apt update
 apt install --allow-downgrades --allow-change-held-packages {pin}
 headers=linux-headers-$(uname -r)
 if ! apt-cache show "$headers" >/dev/null 2>&1; then
@@ -56,12 +64,13 @@ def _repository(node: Node) -> None:
     if node.has(source) and keyring is not None and keyring.sha256 is not None:
         return
     assert packages is not None
-    node.shell(
-        f"NVIDIA repository key, checked by fingerprint {packages.key_fingerprint[-8:]}",
-        _REPOSITORY.format(url=packages.key_url, fingerprint=packages.key_fingerprint, keyring=KEYRING),
-        watch=Watch(files=(KEYRING,)),
-    )
+    name = f"NVIDIA repository key, checked by fingerprint {packages.key_fingerprint[-8:]}"
+    node.shell(name, _fetch(packages), watch=Watch(files=(KEYRING,)))
     node.files("NVIDIA repository", [source], then=_aside(node))
+
+
+def _fetch(packages: PackageBaseline) -> str:
+    return _REPOSITORY.format(url=packages.key_url, fingerprint=packages.key_fingerprint, keyring=KEYRING)
 
 
 def _aside(node: Node) -> str:
@@ -85,8 +94,9 @@ def _packages(node: Node) -> None:
     node.driver_changes = True
     wanted = [f"'{name}={version}-*'" for name in (*names.driver, *names.fabric)]
     wanted += [*names.fabric_unversioned, *(f"{name}-" for name in _other_branches(node))]
+    key = _KEY.format(keyring=KEYRING, fingerprint=packages.key_fingerprint, fetch=_fetch(packages))
     node.packages(
-        f"Pin and install driver {version}", _INSTALL.format(pin=names.pin, packages=" ".join(wanted)),
+        f"Pin and install driver {version}", _INSTALL.format(key=key, pin=names.pin, packages=" ".join(wanted)),
         disrupts=True, domain=True, detail=f"{known_or(node.facts.driver.loaded_version, None) or 'none'} is loaded",
     )  # fmt: skip
 

@@ -87,7 +87,7 @@ def test_the_probe_reads_what_the_deploy_writes(tmp_path: Path) -> None:
     history = tmp_path / "etc" / "history"
     history.mkdir(parents=True)
     for number in range(6):
-        (history / f"2026010{number}T000000Z-x.json").write_text('{\n "baseline": "b%d"\n}\n' % number)
+        (history / f"2026010{number}T000000Z-x.json").write_text(f'{{\n "baseline": "b{number}"\n}}\n')
     printed = sh(control.COMMANDS[0].script).replace(f"{tmp_path}/var", "/var/lib/rackproof")
     found = read(printed.replace(f"{tmp_path}/etc", "/etc/rackproof"))
     assert found.lock is not None and not isinstance(found.lock, Missing) and not isinstance(found.journal, Missing)

@@ -25,7 +25,7 @@ class Probe(FactBase[Any]):
         return "\n".join(output) + "\n"
 
 
-def read(host: Any, timeout_s: int = 90) -> Evidence:
+def read(host: Any, timeout_s: int = 180) -> Evidence:
     """The evidence of a pyinfra host; a node that gave none has a problem, and pyinfra has marked it failed."""
     nonce = new_nonce()
     stream = host.get_fact(Probe, nonce=nonce, _timeout=timeout_s)

@@ -4,6 +4,7 @@ deploy finishes once the cause is gone. (Cut connections, killed processes and h
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Rack, statuses
+from conftest import Rack
 from rackproof_lab.names import Lab
 from rackproof_lab.repo import Signer
 
@@ -118,10 +119,10 @@ FAULTS = {
 
 @pytest.fixture
 def half_leased(deployed: Rack) -> Iterator[Rack]:
-    """One tray as leased; afterwards the rack is given back as it was deployed."""
+    """One tray as leased; afterwards it is given back as it was deployed."""
     deployed.lab("reset", TRAY)
     yield deployed
-    deployed.lab("restore")
+    deployed.lab("restore", TRAY)
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -142,8 +143,7 @@ def test_the_node_stays_usable_and_the_next_deploy_finishes(half_leased: Rack, n
         assert half_leased.run("rackproof-lab", "ssh", TRAY, "test -e /var/lib/rackproof/lock").returncode != 0
     code, _, log = half_leased.deploy("--limit", TRAY)
     assert code == 0, log[-4000:]
-    document = half_leased.verify()
-    assert document["verdict"] == "accept", statuses(document, TRAY)
+    assert f"[{TRAY}] verdict: accept" in re.sub(r"\x1b\[[0-9;]*m", "", log)
 
 
 def test_a_wrong_digest_is_refused_by_the_registry_and_named(half_leased: Rack, tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ journal() {{
   printf '{{"time": "%s", %s, %s}}\\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$who" "$1" >>{JOURNAL}
 }}
 mkdir -p "$rp" && exec 9>>{BUSY} || fail "$rp cannot be written, so nothing is changed: $(df -h "$rp" 2>&1 | tail -n 1)"
+command -v flock >/dev/null || fail 'there is no flock (util-linux) here, so nothing is changed'
 flock -w {WAIT_S} 9 || fail 'a step of an earlier run has been working on this node for {WAIT_S} s; look at it with ps'
 """
 

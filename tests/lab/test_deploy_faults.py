@@ -8,7 +8,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,17 +25,13 @@ USABLE = "this host is as usable as before: no package is half installed; driver
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault, where the deploy must end, what it must say, and how the node stands then."""
+    """A fault of one node, where its deploy must end, what it must say, and which driver is loaded then."""
 
-    apply: Callable[[Rack], None]
-    heal: Callable[[Rack], None]
+    apply: str
+    heal: str
     step: str
     says: tuple[str, ...]
-    driver: str = "575.57.08"  # loaded afterwards
-
-
-def sh(command: str) -> Callable[[Rack], None]:
-    return lambda rack: print(rack.ssh(TRAY, command))
+    driver: str = "575.57.08"
 
 
 def _repository(rack: Rack) -> Path:
@@ -73,46 +68,33 @@ def _sign_again(rack: Rack) -> None:
 
 
 _NEXT = "9.9.9-next"
-FAULTS = {
-    "repository down": Fault(
-        _web({"/compute": 503}), _web({}), "NVIDIA repository key", ("503",),
+NODES_AT_ONCE = {
+    "tray01": Fault(  # no room where packages are kept
+        "mount -t tmpfs -o size=16k tmpfs /var/cache/apt/archives && mkdir -p /var/cache/apt/archives/partial",
+        "umount /var/cache/apt/archives", "Pin and install driver", ("No space left on device", USABLE),
     ),
-    "repository goes down after its key": Fault(
-        _web({"/compute/cuda/repos/debian13/x86_64/./InRelease": 503, "/compute/cuda/repos/debian13/x86_64/InRelease": 503,
-              "/compute/cuda/repos/debian13/x86_64/./Release": 503, "/compute/cuda/repos/debian13/x86_64/Release": 503}),
-        _web({}), "Pin and install driver", ("503", USABLE),
+    "tray02": Fault(  # no room for the journal
+        "mkdir -p /var/lib/rackproof && mount -t tmpfs -o size=4k tmpfs /var/lib/rackproof && "
+        "head -c 8192 /dev/zero >/var/lib/rackproof/filler || true",
+        "umount /var/lib/rackproof", "Lock the node", ("the journal cannot be written, so nothing is changed", "100%"),
     ),
-    "repository signed by a wrong key": Fault(
-        _sign_by_a_stranger, _sign_again, "Pin and install driver", ("not signed", USABLE),
-    ),
-    "archive cut off": Fault(
-        _web({"/compute/cuda/repos/debian13/x86_64/./nvidia-dkms": "cut", "/compute/cuda/repos/debian13/x86_64/nvidia-dkms": "cut"}),
-        _web({}), "Pin and install driver", ("Failed to fetch", USABLE),
-    ),
-    "disk full where packages are kept": Fault(
-        sh("mount -t tmpfs -o size=16k tmpfs /var/cache/apt/archives && mkdir -p /var/cache/apt/archives/partial"),
-        sh("umount /var/cache/apt/archives"), "Pin and install driver", ("No space left on device", USABLE),
-    ),
-    "disk full where the journal is": Fault(
-        sh("mkdir -p /var/lib/rackproof && mount -t tmpfs -o size=4k tmpfs /var/lib/rackproof && "
-           "head -c 8192 /dev/zero >/var/lib/rackproof/filler || true"),
-        sh("umount /var/lib/rackproof"), "Lock the node", ("the journal cannot be written, so nothing is changed", "100%"),
-    ),
-    "registry down": Fault(
-        sh("sed -i 's/^10[.]88[.]\\([0-9]*\\)[.]2 /10.88.\\1.250 /' /etc/hosts"),
-        sh("sed -i 's/[.]250 /.2 /' /etc/hosts"), "Pull vllm-openai by digest", ("10.88.",), driver="580.126.20",
-    ),
-    "module does not build": Fault(
-        sh("mkdir -p /etc/rackproof-lab.d && echo nvidia-dkms-580-open >/etc/rackproof-lab.d/fail-postinst"),
-        sh("rm /etc/rackproof-lab.d/fail-postinst"), "Pin and install driver",
+    "tray03": Fault(  # the module does not build
+        "mkdir -p /etc/rackproof-lab.d && echo nvidia-dkms-580-open >/etc/rackproof-lab.d/fail-postinst",
+        "rm /etc/rackproof-lab.d/fail-postinst", "Pin and install driver",
         ("this host is not whole: half installed are", "nvidia-dkms-580-open", "driver 575.57.08 is loaded",
-         "what runs goes on"),
+         "the next deploy goes on from here"),
     ),
-    "no module for the next kernel": Fault(
-        sh(f"mkdir -p /lib/modules/{_NEXT} && touch /lib/modules/{_NEXT}/modules.dep /boot/vmlinuz-{_NEXT}"),
-        sh(f"rm -r /lib/modules/{_NEXT} /boot/vmlinuz-{_NEXT}"), "Reboot",
+    "tray04": Fault(  # it builds, but not for the kernel that boots next
+        f"mkdir -p /lib/modules/{_NEXT} && touch /lib/modules/{_NEXT}/modules.dep /boot/vmlinuz-{_NEXT}",
+        f"rm -r /lib/modules/{_NEXT} /boot/vmlinuz-{_NEXT}", "Reboot",
         (f"not rebooted: kernel {_NEXT} boots next, and its nvidia module is none, wanted 580.126.20",
          f"Install linux-headers-{_NEXT}"),
+    ),
+}  # fmt: skip
+REGISTRY_DOWN = {
+    TRAY: Fault(
+        "sed -i 's/^10[.]88[.]\\([0-9]*\\)[.]2 /10.88.\\1.250 /' /etc/hosts", "sed -i 's/[.]250 /.2 /' /etc/hosts",
+        "Pull vllm-openai by digest", ("10.88.",), driver="580.126.20",
     ),
 }  # fmt: skip
 
@@ -125,25 +107,62 @@ def half_leased(deployed: Rack) -> Iterator[Rack]:
     deployed.lab("restore", TRAY)
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_the_node_stays_usable_and_the_next_deploy_finishes(half_leased: Rack, name: str) -> None:
-    fault = FAULTS[name]
-    boot = half_leased.ssh(TRAY, "cat /proc/sys/kernel/random/boot_id")
-    with _applied(half_leased, fault):
-        code, _, log = half_leased.deploy("--limit", TRAY)
+@pytest.mark.parametrize("faults", [NODES_AT_ONCE, REGISTRY_DOWN], ids=["nodes", "registry down"])
+def test_a_node_with_a_fault_stays_usable_and_the_next_deploy_finishes(deployed: Rack, faults: dict[str, Fault]) -> None:
+    limits = [word for node in faults for word in ("--limit", node)]
+    try:
+        for node, fault in faults.items():
+            deployed.lab("reset", node)
+            deployed.ssh(node, fault.apply)
+        code, _, log = deployed.deploy(*limits)
         assert code == 1, log[-4000:]
-        for words in fault.says:
-            assert words in log, f"{words!r} is not in the log:\n{log[-5000:]}"
-        assert f"--> Starting operation: {fault.step}" in log
-        assert log.rpartition("--> Starting operation: ")[2].startswith(fault.step), "it went on after the failure"
-        loaded = half_leased.ssh(TRAY, "cat /proc/driver/nvidia/version")
-        assert fault.driver in loaded
-        if fault.driver == "575.57.08":
-            assert half_leased.ssh(TRAY, "cat /proc/sys/kernel/random/boot_id") == boot
-        assert half_leased.run("rackproof-lab", "ssh", TRAY, "test -e /var/lib/rackproof/lock").returncode != 0
+        for node, fault in faults.items():
+            _assert_stopped(deployed, node, fault, log)
+            deployed.ssh(node, fault.heal)
+        code, _, log = deployed.deploy(*limits)
+        assert code == 0, log[-4000:]
+        assert all(f"[{node}] verdict: accept" in _plain(log) for node in faults)
+    finally:
+        for node in faults:
+            deployed.lab("restore", node)
+
+
+def _assert_stopped(rack: Rack, node: str, fault: Fault, log: str) -> None:
+    said = "\n".join(line for line in _plain(log).splitlines() if f"[{node}]" in line)
+    for words in fault.says:
+        assert words in said, f"{node}: {words!r} was not said:\n{said[-3000:]}"
+    steps = [part.partition("\n")[0] for part in _plain(log).split("--> Starting operation: ") if f"[{node}] Error" in part]
+    assert len(steps) == 1 and steps[0].startswith(fault.step), f"{node}: it failed at {steps}"
+    assert fault.driver in rack.ssh(node, "cat /proc/driver/nvidia/version")
+    assert rack.run("rackproof-lab", "ssh", node, "test -e /var/lib/rackproof/lock").returncode != 0, "still locked"
+
+
+def _plain(log: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", log)
+
+
+_PATH = "/compute/cuda/repos/debian13/x86_64"
+
+
+def test_a_repository_that_fails_in_any_way_is_refused_and_the_next_deploy_finishes(half_leased: Rack) -> None:
+    signed = [f"{_PATH}{part}{name}" for part in ("/", "/./") for name in ("InRelease", "Release")]
+    for apply, heal, says in (
+        (_web({"/compute": 503}), _web({}), ("503",)),
+        (_web(dict.fromkeys(signed, 503)), _web({}), ("503", USABLE)),
+        (_sign_by_a_stranger, _sign_again, ("NO_PUBKEY", USABLE)),
+        (_web(dict.fromkeys([f"{_PATH}/nvidia-dkms", f"{_PATH}/./nvidia-dkms"], "cut")), _web({}), ("Failed to fetch", USABLE)),
+    ):
+        try:
+            apply(half_leased)
+            code, _, log = half_leased.deploy("--limit", TRAY)
+        finally:
+            heal(half_leased)
+        assert code == 1, log[-4000:]
+        for words in says:
+            assert words in log, f"{words!r} was not said:\n{log[-4000:]}"
+        assert "575.57.08" in half_leased.ssh(TRAY, "cat /proc/driver/nvidia/version")
     code, _, log = half_leased.deploy("--limit", TRAY)
-    assert code == 0, log[-4000:]
-    assert f"[{TRAY}] verdict: accept" in re.sub(r"\x1b\[[0-9;]*m", "", log)
+    assert code == 0 and f"[{TRAY}] verdict: accept" in _plain(log), log[-4000:]
 
 
 def test_a_wrong_digest_is_refused_by_the_registry_and_named(half_leased: Rack, tmp_path: Path) -> None:
@@ -173,15 +192,6 @@ def test_a_keyring_that_somebody_replaced_is_fetched_again(half_leased: Rack) ->
     half_leased.ssh(TRAY, "echo spoilt >/etc/apt/keyrings/rackproof-nvidia.asc; apt-get -q remove -y nvidia-imex")
     code, _, log = half_leased.deploy("--limit", TRAY)
     assert code == 0, log[-4000:]
-
-
-@contextmanager
-def _applied(rack: Rack, fault: Fault) -> Iterator[None]:
-    fault.apply(rack)
-    try:
-        yield
-    finally:
-        fault.heal(rack)
 
 
 def _other_site(folder: Path, inventory: tuple[str, str] = ("", "")) -> Path:

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-unit lint fuzz bench bench-fleet lab-up lab-down lock docs clean
+.PHONY: demo test test-unit lint fuzz bench bench-fleet bench-deploy lab-up lab-down lock docs clean
 
 $(VENV)/.ready: requirements.lock pyproject.toml lab/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "rackproof needs Python 3.11 or newer; set PYTHON=")'
@@ -29,6 +29,10 @@ lint: $(VENV)/.ready
 
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/run.py
+
+# A deploy that changes nothing, on 8 simulated nodes, against ansible-core.
+bench-deploy: $(VENV)/.ready
+	$(BIN)/python benchmarks/deploy_nochange.py
 
 # Property tests with 20,000 examples each: for a night. RACKPROOF_FUZZ_EXAMPLES=500 for a look in between.
 fuzz: $(VENV)/.ready

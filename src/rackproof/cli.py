@@ -13,6 +13,8 @@ import click
 
 from rackproof import __version__
 from rackproof.commands.completion import completion
+from rackproof.commands.control import journal, unlock
+from rackproof.commands.deploy import deploy, plan
 from rackproof.commands.eligible import eligible
 from rackproof.commands.explain import explain
 from rackproof.commands.image import image
@@ -52,7 +54,8 @@ def cli() -> None:
 
 
 for _command in (
-    verify, collect, judge, redact, eligible, probe, image, launch, triage, recipe, parse, explain, completion,
+    verify, collect, judge, redact, eligible, probe, plan, deploy, journal, unlock, image, launch, triage, recipe, parse,
+    explain, completion,
 ):  # fmt: skip
     cli.add_command(_command)
 

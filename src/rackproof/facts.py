@@ -20,6 +20,7 @@ from rackproof.fact import known_each as known_each
 
 if TYPE_CHECKING:  # they are made of the types below
     from rackproof.facts_amd import AmdFacts
+    from rackproof.facts_control import ControlFacts
     from rackproof.facts_driver import Library
     from rackproof.facts_gpu import GpuDetail
     from rackproof.facts_image import ImageChain
@@ -286,6 +287,7 @@ class NodeFacts:
     network: Fact[NetworkFacts] = _UNREAD
     pci: Fact[PciFacts] = _UNREAD
     amd: Fact[AmdFacts] = _UNREAD
+    control: Fact[ControlFacts] = _UNREAD
     weights: Fact[WeightsFacts] = _UNNAMED
     evidence: Fact[str] = _UNPROBED  # sha256 of the whole probe output; Missing: incomplete
 

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from rackproof.baseline import Baseline
 
 STAMP = "/etc/rackproof/baseline.json"  # written by the deploy, but not compared byte by byte: it holds the time
+HISTORY = "/etc/rackproof/history"  # earlier stamps, one file each; names sort by time
+LOCK = "/var/lib/rackproof/lock"
+BUSY = "/var/lib/rackproof/busy"  # flock is held while a step runs
+JOURNAL = "/var/lib/rackproof/journal.jsonl"
 KEYRING = "/etc/apt/keyrings/rackproof-nvidia.asc"
 APT_SOURCE = "/etc/apt/sources.list.d/rackproof-nvidia.sources"
 UPGRADES = "/etc/apt/apt.conf.d/52rackproof-unattended-upgrades"

@@ -136,6 +136,7 @@ SCHEMA: dict[str, Any] = _group(
         timeout_s={"type": "integer", "minimum": 10},
     ),
     disrupt=_group(gpu_processes=_FLAG),
+    rolling=_group(units={"type": "integer", "minimum": 1}, settle_s={"type": "integer", "minimum": 0}),
     simulation=_group(
         architecture={"enum": ["x86_64", "aarch64"]},
         operating_systems={"type": "array", "items": {"type": "string"}},

@@ -46,7 +46,8 @@ def test_deployed_is_accepted_and_a_second_deploy_changes_nothing(deployed: Rack
     document = deployed.verify()
     assert all_accepted(document), {node: statuses(document, node) for node in NODES}
     code, results, log = deployed.deploy()
-    assert code == 0 and results["operations"] == [] and results["failed_hosts"] == []
+    assert code == 0 and results["failed_hosts"] == []
+    assert all(operation["success"] == [] and operation["error"] == [] for operation in results["operations"])
     for node in NODES:
         for layer in ("host", "gpu_driver", "nvlink", "container_runtime", "image", "stamp"):
             assert f"[{node}] {layer}: in place" in log

@@ -40,7 +40,7 @@ def verify(targets: tuple[str, ...], chosen: Inputs, how: Reading, wanted: Outpu
     from rackproof.judging import judge_all
 
     output.check(wanted)
-    plan = _plan(targets, chosen)
+    plan = plan_of(targets, chosen)
     evidence = read_nodes(plan, how, wanted.quiet)
     result = judge_all(plan, evidence)
     output.emit(result, wanted, evidence.get)
@@ -76,7 +76,7 @@ def collect(
 
     if redact != (key is not None):
         raise click.UsageError("--redact needs --key-file, and --key-file is for --redact")
-    plan = _plan(targets, chosen)
+    plan = plan_of(targets, chosen)
     names = [node.name for node in plan.to_read]
     places(folder, names)  # refuses before anything is read
     try:
@@ -98,7 +98,8 @@ def redacted_if(key: Path | None, evidence: list[Evidence], folder: Path) -> lis
     return evidence if key is None else redacted(evidence, key, folder)
 
 
-def _plan(targets: tuple[str, ...], chosen: Inputs) -> Plan:
+def plan_of(targets: tuple[str, ...], chosen: Inputs) -> Plan:
+    """The plan for what stands on a command line."""
     from rackproof.inventory import load_targets
 
     return load_targets(

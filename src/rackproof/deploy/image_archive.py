@@ -54,8 +54,11 @@ class ImageArchive:
     room_bytes: int
     room_source: str
 
-    def bring_in(self, host: Any, how: Mapping[str, Any]) -> None:
-        """Copy it to the node where needed, prove it, load it, leave the proof. Raises RackproofError."""
+    def bring_in(self, host: Any, how: Mapping[str, Any], as_step: Callable[[str], str]) -> None:
+        """Copy it to the node where needed, prove it, load it, leave the proof. Raises RackproofError.
+
+        `as_step`: makes a script one that holds the node's lock and is journalled.
+        """
         there = self.host or self._copied(host, how)
         if not _output(host, how, f"[ ! -r {shlex.quote(there)} ] || echo there"):
             raise RackproofError(f"{host.name}: there is no {there} on this node ({self.source})")
@@ -65,7 +68,7 @@ class ImageArchive:
             self.image, there, [chain.config, self.image.index, chain.manifest], "" if own else manifest_json(chain),
             self.room_bytes, self.room_source,
         )  # fmt: skip
-        ok, _ = host.run_shell_command(StringCommand(f"set -eu\n{script}"), print_output=True, _timeout=IMPORT_S, **how)
+        ok, _ = host.run_shell_command(StringCommand(as_step(script)), print_output=True, _timeout=IMPORT_S, **how)
         if not ok:
             raise RackproofError(f"{host.name}: the image was not imported; what the node said stands above")
         self._leave_proof(host, how, chain)

@@ -6,8 +6,7 @@ nodes. A layer that finds everything in place adds nothing and says so.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,18 +14,21 @@ from typing import Any
 from pyinfra import host as current_host
 from pyinfra import logger
 
-from rackproof import __version__
 from rackproof.baseline import Baseline
-from rackproof.deploy import operations
+from rackproof.deploy import holder, operations
+from rackproof.deploy import reboot as rebooting
 from rackproof.deploy.image_archive import IMPORT_S, ImageArchive
+from rackproof.deploy.onhost import Run, Watch
+from rackproof.deploy.operations import Step
 from rackproof.deploy.probe_fact import read
+from rackproof.deploy.session import session
 from rackproof.deploy.transport import keep_alive
 from rackproof.errors import InputError, RackproofError
 from rackproof.evidence.collect import model_directory
 from rackproof.evidence.read import read_facts
 from rackproof.facts import Fact, Missing, NodeFacts
 from rackproof.inventory import current_plan, refuse
-from rackproof.managed import STAMP, File, managed_files
+from rackproof.managed import File, managed_files
 from rackproof.site import Site
 
 STEP_S = 3600  # no step may hang for ever; the longest is pulling an image of 13 GB
@@ -40,61 +42,98 @@ class Node:
     site: Site
     baseline: Baseline
     facts: NodeFacts
-    stopped: bool = False
+    run: Run = field(default_factory=lambda: session().run)
+    stopped: str = ""  # why nothing more is done here
     reboot: bool = False  # a reboot is part of this run
     driver_changes: bool = False
-    added: list[str] = field(default_factory=list)  # names of the operations so far
+    steps: list[Step] = field(default_factory=list)  # so far
+    layers: list[str] = field(default_factory=list)  # looked at so far
+    notes: list[str] = field(default_factory=list)  # for whoever reads the plan
 
     @contextmanager
     def layer(self, name: str) -> Iterator[None]:
-        """Say "in place" for a layer that adds no operation."""
-        before = len(self.added)
+        """Say for a layer what would be done, or that it is in place."""
+        self.layers.append(name)
+        before = len(self.steps)
         yield
-        if len(self.added) == before and not self.stopped:
+        for step in self.steps[before:]:
+            logger.info(f"{current_host.print_prefix}{name}: {step.name}{step.marks}")
+        if len(self.steps) == before and not self.stopped:
             logger.info(f"{current_host.print_prefix}{name}: in place")
 
-    def shell(self, name: str, script: str) -> None:
-        """Add a step that runs a script."""
-        if self._goes_on(name):
-            operations.shell(name=name, script=script, _timeout=STEP_S)
+    def shell(
+        self, name: str, script: str, *, disrupts: bool = False, domain: bool = False, watch: Watch | None = None
+    ) -> None:
+        """Add a step that runs a script. `disrupts`: it breaks what runs on the GPUs. `domain`: see Step."""
+        step = self._step(name, disrupts=disrupts, domain=domain)
+        if self._goes_on(step):
+            operations.shell(
+                name=name, script=script, step=step, run=self.run, watch=watch or Watch(), _timeout=STEP_S
+            )
 
-    def watched(self, name: str, script: str, timeout_s: int = STEP_S, secret: str = "") -> None:
+    def watched(
+        self, name: str, script: str, timeout_s: int = STEP_S, secret: str = "", watch: Watch | None = None
+    ) -> None:
         """Add a step that runs a script for a long time and shows what it prints. `secret`: its standard input."""
-        if self._goes_on(name):
-            operations.watched(name=name, script=script, timeout_s=timeout_s, secret=secret, _timeout=timeout_s)
+        step = self._step(name)
+        if self._goes_on(step):
+            operations.watched(
+                name=name, script=script, step=step, run=self.run, watch=watch or Watch(), timeout_s=timeout_s,
+                secret=secret, _timeout=timeout_s,
+            )  # fmt: skip
 
-    def imports(self, name: str, archive: ImageArchive) -> None:
+    def imports(self, name: str, archive: ImageArchive, watch: Watch) -> None:
         """Add a step that imports an image from an archive."""
-        if self._goes_on(name):
-            operations.imports(name=name, archive=archive, _timeout=IMPORT_S)
+        step = self._step(name)
+        if self._goes_on(step):
+            operations.imports(name=name, archive=archive, step=step, run=self.run, watch=watch, _timeout=IMPORT_S)
 
-    def packages(self, name: str, script: str) -> None:
+    def packages(self, name: str, script: str, *, disrupts: bool = False, domain: bool = False, detail: str = "") -> None:
         """Add a step that installs or removes packages."""
-        if self._goes_on(name):
-            operations.packages(name=name, script=script, _timeout=STEP_S)
+        step = self._step(name, disrupts=disrupts, domain=domain, detail=detail)
+        if self._goes_on(step):
+            operations.packages(
+                name=name, script=script, step=step, run=self.run, watch=Watch(packages=True), _timeout=STEP_S
+            )
 
-    def files(self, name: str, wanted: Sequence[File], then: str = "") -> None:
+    def files(self, name: str, wanted: Sequence[File], then: str = "", *, first: str = "", domain: bool = False) -> None:
         """Add a step that writes those of the files that are not as they should be."""
         changed = [file for file in wanted if not self.has(file)]
-        if changed and self._goes_on(name):
-            operations.files(name=name, wanted=changed, then=then, _timeout=STEP_S)
+        paths = tuple(file.path for file in changed)
+        step = self._step(name, domain=domain, detail=", ".join(paths))
+        if changed and self._goes_on(step):
+            operations.files(
+                name=name, wanted=changed, then=then, first=first, step=step, run=self.run, watch=Watch(files=paths),
+                _timeout=STEP_S,
+            )  # fmt: skip
 
-    def reboots(self, name: str) -> None:
-        """Add a reboot, as many nodes at a time as the site allows."""
-        if self._goes_on(name):
-            operations.reboot(
-                name=name,
-                settle_s=self.site.value("reboot", "settle_s"),
-                timeout_s=self.site.value("reboot", "timeout_s"),
-                _parallel=self.site.value("reboot", "batch"),
+    def reboots(self, name: str, reasons: Sequence[str], left: Callable[[NodeFacts], list[str]]) -> None:
+        """Add a reboot, as many nodes at a time as the site allows. `left`: what it should have mended and has not."""
+        step = self._step(name, disrupts=True, reboots=True, detail="; ".join(reasons))
+        if self._goes_on(step):
+            self.reboot = True
+            settle_s, timeout_s = self.site.value("reboot", "settle_s"), self.site.value("reboot", "timeout_s")
+            terms = rebooting.Terms(settle_s, timeout_s, self.baseline.driver.version or "", left)
+            rebooting.reboot(
+                name=name, step=step, run=self.run, terms=terms, _parallel=self.site.value("reboot", "batch")
             )
 
     def stop(self, reason: str) -> None:
         """End the deploy of this node with a message; the run then ends with an error."""
         if not self.stopped:
-            self.added.append(reason)
+            self.stopped = reason
             operations.stop(name=f"Stop: {reason}", reason=f"{self.name}: {reason}")
-            self.stopped = True
+
+    def busy(self) -> bool:
+        """Stop a node whose GPUs somebody uses; where that cannot be seen, somebody may."""
+        holders = self.facts.driver.holders
+        if self.site.value("disrupt", "gpu_processes") or holders == ():
+            return False
+        if isinstance(holders, Missing):
+            self.stop(f"cannot tell whether its GPUs are in use ({holders.reason}); set disrupt.gpu_processes to go on")
+        else:
+            self.stop(f"its GPUs are in use by {', '.join(holders)}; end them, or set disrupt.gpu_processes")
+        return True
 
     def has(self, file: File) -> bool:
         """Whether a managed file is on the node as the baseline renders it."""
@@ -119,10 +158,22 @@ class Node:
             return False
         return all(upstream(self.version_of(name)) == version for name in names)
 
-    def _goes_on(self, name: str) -> bool:
-        if not self.stopped:
-            self.added.append(name)
-        return not self.stopped
+    def _step(self, name: str, **more: Any) -> Step:
+        guarded = bool(more.get("disrupts")) and not self.site.value("disrupt", "gpu_processes")
+        return Step(self.layers[-1] if self.layers else "", name, idle=guarded, **more)
+
+    def _goes_on(self, step: Step) -> bool:
+        """Note a step; False where it must not be done. The first one takes the node's lock."""
+        if self.stopped or (step.disrupts and self.busy()):
+            return False
+        if not self.steps:
+            control = self.facts.control
+            seen = None if isinstance(control, Missing) else known_or(control.generation, None)
+            lock = None if isinstance(control, Missing) else known_or(control.lock, None)
+            dead = lock.sha256 if lock is not None and holder.is_dead(lock) else ""
+            operations.lock(name="Lock the node", run=self.run, seen=seen, dead=dead)
+        self.steps.append(step)
+        return True
 
 
 def known_or(fact: Fact[Any], default: Any) -> Any:
@@ -150,31 +201,13 @@ def begin() -> Node:
     evidence = read(current_host, model_directory=model_directory(planned.site))
     facts = read_facts(evidence)
     node = Node(planned.name, planned.site, planned.baseline, facts)
+    session().add(node, evidence)
     if evidence.problem is not None:
         node.stop(f"cannot be read, so nothing is changed: {evidence.problem}")
     elif isinstance(facts.host.selfbuild, Missing) or facts.host.selfbuild is not None:
         node.stop("carries the self-build mark (or it cannot be read): the baseline path does not touch such a host")
     elif isinstance(facts.host.simulated, Missing) or (facts.host.simulated is not None) != planned.baseline.simulated:
         node.stop("is simulated and the site declares no simulation, or the other way round")
+    elif not isinstance(facts.control, Missing) and (held := holder.refusal(facts.control.lock, node.run)):
+        node.stop(held)
     return node
-
-
-def finish(node: Node) -> None:
-    """Leave the stamp: which baseline this host was brought to. Written last, so that it is never ahead of the facts."""
-    wanted = {
-        "baseline": node.baseline.hash,
-        "recipe": node.baseline.recipe,
-        "recipe_commit": node.baseline.recipe_commit,
-        "layout": node.baseline.layout.id,
-        "tier": node.baseline.layout.tier,
-        "simulated": node.baseline.simulated,
-        "tool": f"rackproof {__version__}",
-    }
-    there = known_or(node.facts.host.stamp, None) or {}
-    with node.layer("stamp"):
-        if node.added or any(there.get(key) != value for key, value in wanted.items()):
-            text = json.dumps(wanted, indent=1)[:-2] + ',\n "written": "@now@"\n}\n'
-            node.files(
-                "Stamp the host with its baseline", [File("host", STAMP, text)],
-                then=f"sed -i \"s/@now@/$(date -u +%Y-%m-%dT%H:%M:%SZ)/\" {STAMP}",
-            )

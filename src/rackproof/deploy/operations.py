@@ -1,22 +1,26 @@
 """The operations a deploy uses. A layer adds one only when facts say that something is not as the baseline wants it, so
-none of them looks again: an operation that is there is a change.
+none of them looks again: an operation that is there is a change. Each runs under the node's lock and is journalled
+there (`onhost`).
 
-pyinfra (3.10) runs an operation's body more than once and never reconnects by itself; see its documentation.
+pyinfra (3.10) runs an operation's body more than once; see its documentation.
 """
 
 from __future__ import annotations
 
-import time
+import shlex
 from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from pyinfra import logger
 from pyinfra.api import FunctionCommand, QuoteString, StringCommand, operation
 
-from rackproof.deploy.transport import keep_alive
+from rackproof.deploy import onhost
+from rackproof.deploy.onhost import Run, Watch
+from rackproof.deploy.session import session
 from rackproof.errors import RackproofError
 from rackproof.managed import File
 
-POLL_S = 2
 APT_LOCK_S = 600  # how long to wait for another process that holds a lock of apt or dpkg
 
 # apt-get as a deploy needs it: waits for every lock (DPkg::Lock::Timeout covers one of three), repairs what an
@@ -52,25 +56,46 @@ repair() {{
 """
 
 
+@dataclass(frozen=True)
+class Step:
+    """What a step is called in the journal, and what of it may disturb others."""
+
+    layer: str
+    name: str
+    disrupts: bool = False  # ends or breaks what runs on the GPUs
+    reboots: bool = False
+    domain: bool = False  # must be equal on all nodes of an NVLink domain, so they cannot follow one another
+    detail: str = ""
+    idle: bool = False  # is not begun where a program uses the GPUs by then
+
+    @property
+    def marks(self) -> str:
+        """What somebody has to know before it is done: "[needs idle GPUs]", "[reboot]"."""
+        words = [word for word, on in (("needs idle GPUs", self.disrupts and not self.reboots), ("reboot", self.reboots)) if on]
+        return "".join(f" [{word}]" for word in words)
+
+
 @operation(is_idempotent=False)
-def shell(script: str) -> Generator[StringCommand, None, None]:
+def shell(script: str, step: Step, run: Run, watch: Watch) -> Generator[StringCommand, None, None]:
     """Run a POSIX sh script that stops at its first error."""
-    yield StringCommand(f"set -eu\n{script}")
+    yield StringCommand(onhost.step(run, step.layer, step.name, script, watch, idle=step.idle))
 
 
 @operation(is_idempotent=False)
-def watched(script: str, timeout_s: int, secret: str = "") -> Generator[FunctionCommand, None, None]:
+def watched(
+    script: str, step: Step, run: Run, watch: Watch, timeout_s: int, secret: str = ""
+) -> Generator[FunctionCommand, None, None]:
     """Run a POSIX sh script that stops at its first error, and show what it prints as it comes.
 
     For steps that take minutes to hours. `secret` reaches the script on its standard input, and nothing else: no
     argument, no environment, no log.
     """
-    yield FunctionCommand(_watched, (script, timeout_s, secret), {})
+    yield FunctionCommand(_watched, (onhost.step(run, step.layer, step.name, script, watch), timeout_s, secret), {})
 
 
 def _watched(state: Any, host: Any, script: str, timeout_s: int, secret: str) -> bool:
     ok, _ = host.run_shell_command(
-        StringCommand(f"set -eu\n{script}"), print_output=True, _timeout=timeout_s, **as_connected(host),
+        StringCommand(script), print_output=True, _timeout=timeout_s, **as_connected(host),
         **({"_stdin": secret} if secret else {}),
     )  # fmt: skip
     return bool(ok)
@@ -82,39 +107,42 @@ def as_connected(host: Any) -> dict[str, Any]:
 
 
 @operation(is_idempotent=False)
-def imports(archive: Any) -> Generator[FunctionCommand, None, None]:
+def imports(archive: Any, step: Step, run: Run, watch: Watch) -> Generator[FunctionCommand, None, None]:
     """Import an image (deploy/image_archive.py)."""
-    yield FunctionCommand(_imports, (archive,), {})
+    yield FunctionCommand(_imports, (archive, step, run, watch), {})
 
 
-def _imports(state: Any, host: Any, archive: Any) -> bool:
+def _imports(state: Any, host: Any, archive: Any, step: Step, run: Run, watch: Watch) -> bool:
     try:
-        archive.bring_in(host, as_connected(host))
+        archive.bring_in(
+            host, as_connected(host), lambda script: onhost.step(run, step.layer, step.name, script, watch)
+        )
     except RackproofError as error:
-        return _give_up(host, str(error))
+        host.log_styled(f"rackproof: {error}", fg="red", log_func=logger.error)
+        return False
     return True
 
 
 @operation(is_idempotent=False)
-def packages(script: str) -> Generator[StringCommand, None, None]:
+def packages(script: str, step: Step, run: Run, watch: Watch) -> Generator[StringCommand, None, None]:
     """Run a script that calls `apt` (a shell function, see APT) instead of apt-get."""
-    yield StringCommand(f"set -eu\n{APT}{script}")
+    yield StringCommand(onhost.step(run, step.layer, step.name, f"{APT}{script}", watch, idle=step.idle))
 
 
 @operation(is_idempotent=False)
-def files(wanted: Sequence[File], then: str = "") -> Generator[StringCommand, None, None]:
+def files(
+    wanted: Sequence[File], step: Step, run: Run, watch: Watch, then: str = "", first: str = ""
+) -> Generator[StringCommand, None, None]:
     """Write files, each whole and in one step, then run a script that makes them take effect."""
-    parts: list[Any] = ["set -eu"]
-    for file in wanted:
-        parts += [
-            StringCommand("p=", QuoteString(file.path), _separator=""),
-            'mkdir -p "$(dirname "$p")"',
-            't=$(mktemp "$p.XXXXXX")',
-            StringCommand("printf %s", QuoteString(file.content), '>"$t"'),
-            StringCommand("chmod", QuoteString(file.mode), '"$t"'),
-            'mv -f "$t" "$p"',
-        ]
-    yield StringCommand(*parts, *([then] if then else []), _separator="\n")
+    writes = "".join(
+        f"p={shlex.quote(file.path)}\n"
+        'mkdir -p "$(dirname "$p")"\n'
+        't=$(mktemp "$p.XXXXXX")\n'
+        f'printf %s {shlex.quote(file.content)} >"$t" && chmod {shlex.quote(file.mode)} "$t" || {{ rm -f "$t"; exit 1; }}\n'
+        'mv -f "$t" "$p"\n'
+        for file in wanted
+    )
+    yield StringCommand(onhost.step(run, step.layer, step.name, "\n".join(filter(None, (first, writes, then))), watch))
 
 
 @operation(is_idempotent=False)
@@ -124,56 +152,22 @@ def stop(reason: str) -> Generator[StringCommand, None, None]:
 
 
 @operation(is_idempotent=False)
-def reboot(settle_s: int, timeout_s: int) -> Generator[FunctionCommand, None, None]:
-    """Reboot and wait until the node is back with another boot id.
-
-    settle_s: seconds a node may take from `reboot` to going down. timeout_s: until it answers again.
-    """
-    yield FunctionCommand(_reboot, (settle_s, timeout_s), {})
+def lock(run: Run, seen: str | None, dead: str) -> Generator[StringCommand | FunctionCommand, None, None]:
+    """Take the node's lock for the whole run."""
+    yield StringCommand(onhost.take(run, seen, dead))
+    yield FunctionCommand(_hold, (), {})
 
 
-def _reboot(state: Any, host: Any, settle_s: int, timeout_s: int) -> bool:
-    """Compares boot ids over a fresh connection each time. pyinfra's own reboot compares uptimes and takes a node that
-    goes down late for one that has come back."""
-    before = _boot_id(host)
-    if before is None:
-        return _give_up(host, "the boot id cannot be read, so a reboot could not be told from none")
-    host.run_shell_command(
-        StringCommand("( sleep 1; systemctl reboot || reboot ) </dev/null >/dev/null 2>&1 &"), **as_connected(host)
-    )
-    deadline = time.monotonic() + timeout_s
-    time.sleep(settle_s)
-    while time.monotonic() < deadline:
-        if _reconnect(host):
-            now = _boot_id(host)
-            if now is not None and now != before:
-                return True
-        time.sleep(POLL_S)
-    return _give_up(host, f"not back {timeout_s} s after the reboot: look at its console, then run the deploy again")
+@operation(is_idempotent=False)
+def unlock(run: Run, note: str) -> Generator[StringCommand | FunctionCommand, None, None]:
+    """Give the node's lock back at the end."""
+    yield StringCommand(onhost.give_back(run, note))
+    yield FunctionCommand(_release, (), {})
 
 
-def _give_up(host: Any, why: str) -> bool:
-    host.log_styled(f"rackproof: {why}", fg="red")
-    return False
+def _hold(state: Any, host: Any) -> bool:
+    return session().holds(host)
 
 
-def _boot_id(host: Any) -> str | None:
-    try:
-        ok, output = host.run_shell_command(StringCommand("cat /proc/sys/kernel/random/boot_id"), _timeout=10)
-    except Exception:  # the connection of a node that is going down can fail in any way
-        return None
-    return output.stdout.strip() or None if ok else None
-
-
-def _reconnect(host: Any) -> bool:
-    """A fresh connection. pyinfra's disconnect leaves the old client open, and would go on using it."""
-    client = getattr(host.connector, "client", None)
-    try:
-        if client is not None:
-            client.close()
-        host.disconnect()
-        host.connect(show_errors=False)
-        keep_alive(host)
-    except Exception:  # refused, reset, timed out: not there yet
-        return False
-    return bool(host.connected)
+def _release(state: Any, host: Any) -> bool:
+    return session().released(host)

@@ -25,7 +25,7 @@ class Probe(FactBase[Any]):
         return "\n".join(output) + "\n"
 
 
-def read(host: Any, timeout_s: int = 90, model_directory: str = "") -> Evidence:
+def read(host: Any, timeout_s: int = 180, model_directory: str = "") -> Evidence:
     """The evidence of a pyinfra host; a node that gave none has a problem, and pyinfra has marked it failed.
 
     `model_directory`: absolute path of the weights; "" leaves them unread.

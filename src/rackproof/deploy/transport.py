@@ -5,7 +5,23 @@ from __future__ import annotations
 import socket
 from typing import Any
 
+from pyinfra.api import StringCommand
+
 IDLE_S, INTERVAL_S, COUNT = 15, 5, 4  # a peer that is silent for 35 s is dead
+
+
+def run(host: Any, script: str, timeout_s: int = 30) -> tuple[bool, str, str]:
+    """Run a script on a node outside any operation: whether it ended with 0, its stdout, its stderr. Never raises.
+
+    Uses sudo where the site says so, as operations do by themselves.
+    """
+    try:
+        ok, output = host.run_shell_command(
+            StringCommand(script), _timeout=timeout_s, _sudo=bool(host.data.get("_sudo"))
+        )
+    except Exception as error:  # a connection can fail in any way
+        return False, "", f"{type(error).__name__}: {error}"
+    return ok, output.stdout, output.stderr
 
 
 def keep_alive(host: Any) -> None:
@@ -27,3 +43,17 @@ def keep_alive(host: Any) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError:
         return  # not TCP
+
+
+def reconnect(host: Any) -> bool:
+    """A fresh connection. pyinfra's disconnect leaves the old client open, and would go on using it."""
+    client = getattr(host.connector, "client", None)
+    try:
+        if client is not None:
+            client.close()
+        host.disconnect()
+        host.connect(show_errors=False)
+        keep_alive(host)
+    except Exception:  # refused, reset, timed out: not there yet
+        return False
+    return bool(host.connected)

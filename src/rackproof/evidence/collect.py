@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import shlex
 import subprocess
 import sys
 import threading
@@ -105,6 +106,23 @@ def _job(plan: Plan, sudo: bool | None, timeout_s: int, nonce: str) -> dict[str,
         data = {key: value for key, value in node.connection.items() if not key.startswith("_")}
         nodes.append({"name": node.name, "data": data, "probe": list(programs).index(kind)})
     return {"timeout_s": timeout_s, "nodes": nodes, "probes": list(programs.values())}
+
+
+def run_script(plan: Plan, script: str, *, sudo: bool | None = None, timeout_s: int = 60) -> dict[str, tuple[bool, str]]:
+    """Run a short script on every node to be read: by name, whether it answered, and what it said or why it did not."""
+    as_root = f"sudo -n sh -c {shlex.quote(script)}"
+    nodes = []
+    for node in plan.to_read:
+        data = {key: value for key, value in node.connection.items() if not key.startswith("_")}
+        with_sudo = bool(node.site.value("ssh", "sudo") if sudo is None else sudo)
+        nodes.append({"name": node.name, "data": data, "probe": int(with_sudo)})
+    job = {"timeout_s": timeout_s, "nodes": nodes, "probes": [script, as_root]}
+    found = {node.name: (False, "it was not reached") for node in plan.to_read}
+    for answer in _worker(job):
+        if answer["event"] in ("read", "failed"):
+            ok = answer["event"] == "read"
+            found[answer["node"]] = (ok, (answer["stream"] if ok else answer["detail"]).strip())
+    return found
 
 
 def _worker(job: Mapping[str, Any]) -> Any:

@@ -18,6 +18,7 @@ from rackproof.evidence.tools import (
     amd_smi,
     cdi,
     container,
+    control,
     cpu,
     engines,
     fabric_manager,
@@ -80,6 +81,7 @@ def read_facts(evidence: Evidence) -> NodeFacts:
         pci=_pci(evidence),
         amd=_amd(evidence),
         weights=weights.sized(_read(weights.weights, evidence), _read(weights.headers, evidence)),
+        control=_read(control.control, evidence),
         evidence=_whole(evidence),
     )
 

@@ -22,7 +22,7 @@ from rackproof.errors import InputError
 from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.sections import Section
 from rackproof.evidence.tokens import Tokens
-from rackproof.evidence.tools import host, imex
+from rackproof.evidence.tools import control, gpu_holders, host, imex
 from rackproof.facts import Missing
 
 MIN_KEY_BYTES = 16
@@ -185,8 +185,22 @@ def _host_names(item: Evidence) -> set[str]:
         found.update(peers)
     if not isinstance(domain, Missing):
         found.update(peer.host for peer in domain.peers)
+    found |= _people(item)
     found |= {name.split(".")[0] for name in found if not _IDENTITY.fullmatch(name)}
     return {name for name in found if _is_name(name)}
+
+
+def _people(item: Evidence) -> set[str]:
+    """Who deployed, from which machine, and whose programs hold GPUs."""
+    said: list[str] = []
+    deploys, holders = control.control(item), gpu_holders.holders(item)
+    if not isinstance(deploys, Missing):
+        said += [] if isinstance(deploys.journal, Missing) else [change.operator for change in deploys.journal]
+        if deploys.lock is not None and not isinstance(deploys.lock, Missing):
+            said.append(deploys.lock.operator)
+    if not isinstance(holders, Missing):
+        said += [user for holder in holders for user in re.findall(r", user ([^,)]+)", holder)]
+    return {word for text in said for word in re.findall(_WORD, text)}
 
 
 def _is_name(name: str) -> bool:

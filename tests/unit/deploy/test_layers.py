@@ -14,7 +14,9 @@ import pytest
 from rackproof import site
 from rackproof.deploy import node as deploy_node
 from rackproof.deploy.image_preflight import Room
-from rackproof.deploy.node import Node, finish
+from rackproof.deploy.node import Node
+from rackproof.deploy.onhost import Run
+from rackproof.deploy.stamp import finish, stamp_of
 from rackproof.facts import CdiSpec, ImexDomain, ManagedFile, Missing, NodeFacts
 from rackproof.layers.container_runtime import deploy as container_runtime
 from rackproof.layers.gpu_driver import deploy as gpu_driver
@@ -37,6 +39,9 @@ class Recorder:
     def __init__(self) -> None:
         self.steps: list[tuple[str, str]] = []
 
+    def Terms(self, *terms: Any) -> Any:
+        return terms
+
     def __getattr__(self, operation: str) -> Any:
         def call(*, name: str, **arguments: Any) -> None:
             text = arguments.get("script") or arguments.get("reason") or ""
@@ -48,7 +53,8 @@ class Recorder:
 
     @property
     def names(self) -> list[str]:
-        return [name for name, _ in self.steps]
+        """All steps but the lock, which goes before the first one."""
+        return [name for name, _ in self.steps if name != "Lock the node"]
 
 
 def healthy(hardware: str = "gb300") -> NodeFacts:
@@ -57,11 +63,7 @@ def healthy(hardware: str = "gb300") -> NodeFacts:
     assert not isinstance(facts.host.files, Missing)
     files = {**facts.host.files, KEYRING: ManagedFile(KEYRING, "f" * 64)}
     wanted = fixtures.baseline(hardware)
-    stamp = {
-        "baseline": wanted.hash, "recipe": wanted.recipe, "recipe_commit": wanted.recipe_commit,
-        "layout": wanted.layout.id, "tier": wanted.layout.tier, "simulated": False,
-        "tool": f"rackproof {deploy_node.__version__}",
-    }  # fmt: skip
+    stamp = stamp_of(wanted, site.shipped())
     config = {"features": {"cdi": True}, "runtimes": {"nvidia": {}}}
     tags = (f"{wanted.image.repository}:{wanted.image.tag}",)
     images = tuple(replace(image, tags=tags) for image in facts.runtime.images)  # type: ignore[union-attr]
@@ -76,10 +78,12 @@ def healthy(hardware: str = "gb300") -> NodeFacts:
 def deploy(monkeypatch: pytest.MonkeyPatch, facts: NodeFacts, hardware: str = "gb300", **over: Any) -> tuple[Recorder, Node]:
     recorder = Recorder()
     monkeypatch.setattr(deploy_node, "operations", recorder)
+    monkeypatch.setattr(deploy_node, "rebooting", recorder)
     monkeypatch.setattr(deploy_node, "current_host", type("Host", (), {"print_prefix": "[tray01] "}))
     monkeypatch.setattr(image_layer, "room_for", lambda *_: ROOM)
     monkeypatch.setattr(image_layer.credentials, "find", lambda _: None)
-    node = Node("tray01", site.shipped().overlaid({**CONSENT, **over}, "test"), fixtures.baseline(hardware), facts)
+    chosen = site.shipped().overlaid({**CONSENT, **over}, "test")
+    node = Node("tray01", chosen, fixtures.baseline(hardware), facts, Run("run", "me@here", 1, ""))
     for layer in LAYERS:
         layer.bring_about(node)
     finish(node)

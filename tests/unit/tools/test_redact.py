@@ -237,3 +237,19 @@ def test_keys_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="which is given away"):
         read_key(tmp_path / "out" / "key", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_who_deployed_and_whose_programs_run_is_redacted_too() -> None:
+    change = (
+        '{"time": "2026-01-01T00:00:01Z", "run": "r1", "operator": "zelda@bastion7", "layer": "host", "step": "x", '
+        '"event": "end", "rc": 0, "before": {}, "after": {}}'
+    )
+    lock = '{"run": "r1", "operator": "yorick@ops9", "pid": 1, "process": "", "since": "2026-01-01T00:00:00Z"}'
+    given = healthy(
+        control=f"= /var/lib/rackproof/lock\n|{lock}\n= generation\n|1 2\n= journal\n|{change}\n+ /etc/rackproof/history\n.\n",
+        gpu_holders="4711 python3\txaver\t\nend\n",
+    )
+    (redacted,) = redact(b"k" * 32, [given])
+    left = b"".join(redacted.sections[name].stdout for name in ("control", "gpu_holders"))
+    for name in (b"zelda", b"bastion7", b"yorick", b"ops9", b"xaver"):
+        assert name not in left

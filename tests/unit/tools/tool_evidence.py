@@ -306,6 +306,11 @@ def healthy(**changes: str | bytes | Section) -> Evidence:
             "= size /usr/lib64/libnvidia-ml.so.1\n|2293320\n- /lib64/libcuda.so.1\n"
             "= /usr/lib64/libcuda.so.1\n|/usr/lib64/libcuda.so.580.126.20\n= size /usr/lib64/libcuda.so.1\n|96784232\n.\n"
         ),
+        "control": (
+            '- /var/lib/rackproof/lock\n= working\n|no\n= generation\n|123 45\n= journal\n|{"time": "2026-01-01T00:00:01Z", '
+            '"run": "r1", "operator": "a@b", "layer": "host", "step": "x", "event": "end", "rc": 0, "before": {}, "after": {}}\n'
+            '+ /etc/rackproof/history\n= stamp 1\n|{"baseline": "b"}\n.\n'
+        ),
         "gpu_holders": "77 nvidia-persiste\nend\n",
         "modprobe": (
             "= /proc/cmdline\n|ro quiet\n= /etc/modprobe.d/nvidia.conf\n|options nvidia NVreg_CreateImexChannel0=1\n"

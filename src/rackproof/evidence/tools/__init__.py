@@ -14,6 +14,7 @@ from rackproof.evidence.tools import (
     amd_smi,
     cdi,
     container,
+    control,
     cpu,
     engines,
     fabric_manager,
@@ -46,7 +47,7 @@ from rackproof.evidence.tools import (
 )
 
 MODULES = (
-    host, systemd, packages, nvidia_driver, modprobe, gpu_holders, nvidia_smi, nvidia_topo, nvidia_nvlink, imex,
+    host, control, systemd, packages, nvidia_driver, modprobe, gpu_holders, nvidia_smi, nvidia_topo, nvidia_nvlink, imex,
     kernel_log, container, image_chain, cdi, system, cpu, storage, time_sync, kernels, kernel_events, package_policy, engines,
     fabric_manager, node_state, nvme,
     rdma, network, pci, lspci, amd, amd_smi, rocm_smi, weights,

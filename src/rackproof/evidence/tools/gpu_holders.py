@@ -1,5 +1,7 @@
 """Who holds a GPU open: programs with an open file descriptor on /dev/nvidia0 and so on, from /proc/*/fd.
 
+One line a program: pid, name, and behind tabs its user and the start of its container's id, where there is one.
+
 nvidia-smi lists processes too, but not when it cannot talk to the driver; that is when a deploy must know most.
 """
 
@@ -16,7 +18,8 @@ _SCRIPT = """
 find /proc/self/fd -lname nothing >/dev/null || exit 3  # busybox: no -lname, and silence would read as "nobody"
 find /proc/[0-9]*/fd -lname '/dev/nvidia[0-9]*' 2>/dev/null | while IFS=/ read -r _ _ pid _; do
   read -r name <"/proc/$pid/comm" || continue
-  echo "$pid $name"
+  container=$(grep -oE -m 1 '[0-9a-f]{64}' "/proc/$pid/cgroup" 2>/dev/null | cut -c 1-12)
+  printf '%s\t%s\t%s\n' "$pid $name" "$(stat -c %U "/proc/$pid")" "$container"
 done | sort -u
 echo end
 """
@@ -25,7 +28,7 @@ COMMANDS = (Command("gpu_holders", _SCRIPT, requires="find", root=Root.NEEDED),)
 
 
 def holders(evidence: Evidence) -> Fact[tuple[str, ...]]:
-    """"name (pid)" of each program that holds a GPU open, daemons left out; sorted by name."""
+    """"name (pid, user alice, container 0123456789ab)" of each program that holds a GPU open, daemons left out."""
     section = evidence.usable("gpu_holders", "the list of open GPU devices")
     if isinstance(section, Missing):
         return section
@@ -36,9 +39,11 @@ def holders(evidence: Evidence) -> Fact[tuple[str, ...]]:
         return Missing("the list of open GPU devices is cut off")
     found = set()
     for line in lines[:-1]:
-        pid, _, name = line.partition(" ")
+        program, user, container = [*line.split("\t"), "", ""][:3]
+        pid, _, name = program.partition(" ")
         if not pid.isdigit() or not name:
             return Missing(f"the list of open GPU devices holds {line[:60]!r}")
         if name not in DAEMONS:
-            found.add(f"{name} ({pid})")
+            more = [f"user {user}"] * bool(user) + [f"container {container}"] * bool(container)
+            found.add(f"{name} ({', '.join([pid, *more])})")
     return tuple(sorted(found))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rackproof.deploy.node import Node, known_or
+from rackproof.deploy.onhost import Watch
 from rackproof.facts import CdiSpec
 
 _CDI = "/var/run/cdi/nvidia.yaml"
@@ -17,6 +18,8 @@ def bring_about(node: Node) -> None:
             node.shell(
                 "Container engine knows the NVIDIA runtime and CDI",
                 "nvidia-ctk runtime configure --runtime=docker --cdi.enabled\nsystemctl restart docker",
+                disrupts=True,  # a restart of the engine ends its containers
+                watch=Watch(files=("/etc/docker/daemon.json",), units=("docker",)),
             )
         _cdi(node, toolkit_changes)
 
@@ -26,7 +29,8 @@ def _engine(node: Node) -> None:
     if known_or(node.facts.runtime.engine, None) is None:
         node.packages(f"Install {package}", f"apt update\napt install --no-install-recommends {package}")
     if not node.unit_ok("docker"):
-        node.shell("Start docker", "systemctl unmask -q docker\nsystemctl enable -q --now docker")
+        node.shell("Start docker", "systemctl unmask -q docker\nsystemctl enable -q --now docker",
+                   watch=Watch(units=("docker",)))  # fmt: skip
 
 
 def _toolkit(node: Node) -> bool:
@@ -63,4 +67,7 @@ def _cdi(node: Node, toolkit_changes: bool) -> None:
         return
     by_hand = [spec.path for spec in stale if spec.path.startswith("/etc/cdi/")]
     aside = "".join(f"mv -f '{path}' '{path}.rackproof-disabled'\n" for path in by_hand)
-    node.shell("CDI spec for the loaded driver", f"{aside}mkdir -p /var/run/cdi\nnvidia-ctk cdi generate --output={_CDI}")
+    node.shell(
+        "CDI spec for the loaded driver", f"{aside}mkdir -p /var/run/cdi\nnvidia-ctk cdi generate --output={_CDI}",
+        watch=Watch(files=(_CDI, *by_hand)),
+    )  # fmt: skip

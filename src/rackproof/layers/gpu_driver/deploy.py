@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+from rackproof.baseline_parts import PackageBaseline
 from rackproof.deploy.node import Node, known_or
-from rackproof.facts import Missing
+from rackproof.deploy.onhost import Watch
+from rackproof.facts import NodeFacts
 from rackproof.managed import APT_SOURCE, KEYRING, MODPROBE, PERSISTENCED, File
 
 _BRANCHED = re.compile(r"^(?:nvidia|libnvidia|cuda-drivers|nvlink5)(?:-[a-z-]+)?-(\d{3})(?:-open|-server|\.[\d.]+)*$")
@@ -26,8 +28,15 @@ esac
 install -m 644 "$t/armoured" {keyring}.new && mv -f {keyring}.new {keyring}
 """
 
+# The key may have been replaced on the host, or NVIDIA may have changed it; then the one by fingerprint is fetched.
+_KEY = """\
+known=$(gpg --batch --no-tty --with-colons --show-keys {keyring} 2>/dev/null | awk -F: '$1 == "fpr" {{print $10; exit}}')
+if [ "$known" != '{fingerprint}' ]; then (
+{fetch}) || exit 1; fi
+"""
+
 _INSTALL = """\
-apt update
+{key}apt update
 apt install --allow-downgrades --allow-change-held-packages {pin}
 headers=linux-headers-$(uname -r)
 if ! apt-cache show "$headers" >/dev/null 2>&1; then
@@ -55,11 +64,13 @@ def _repository(node: Node) -> None:
     if node.has(source) and keyring is not None and keyring.sha256 is not None:
         return
     assert packages is not None
-    node.shell(
-        f"NVIDIA repository key, checked by fingerprint {packages.key_fingerprint[-8:]}",
-        _REPOSITORY.format(url=packages.key_url, fingerprint=packages.key_fingerprint, keyring=KEYRING),
-    )
+    name = f"NVIDIA repository key, checked by fingerprint {packages.key_fingerprint[-8:]}"
+    node.shell(name, _fetch(packages), watch=Watch(files=(KEYRING,)))
     node.files("NVIDIA repository", [source], then=_aside(node))
+
+
+def _fetch(packages: PackageBaseline) -> str:
+    return _REPOSITORY.format(url=packages.key_url, fingerprint=packages.key_fingerprint, keyring=KEYRING)
 
 
 def _aside(node: Node) -> str:
@@ -78,14 +89,16 @@ def _packages(node: Node) -> None:
     names = packages.names
     if node.has_packages(names.driver, version) and node.version_of(names.pin) and not _other_branches(node):
         return
-    if _busy(node):
+    if node.stopped or node.busy():
         return
     node.driver_changes = True
     wanted = [f"'{name}={version}-*'" for name in (*names.driver, *names.fabric)]
     wanted += [*names.fabric_unversioned, *(f"{name}-" for name in _other_branches(node))]
+    key = _KEY.format(keyring=KEYRING, fingerprint=packages.key_fingerprint, fetch=_fetch(packages))
     node.packages(
-        f"Pin and install driver {version}", _INSTALL.format(pin=names.pin, packages=" ".join(wanted))
-    )
+        f"Pin and install driver {version}", _INSTALL.format(key=key, pin=names.pin, packages=" ".join(wanted)),
+        disrupts=True, domain=True, detail=f"{known_or(node.facts.driver.loaded_version, None) or 'none'} is loaded",
+    )  # fmt: skip
 
 
 def _other_branches(node: Node) -> list[str]:
@@ -95,18 +108,6 @@ def _other_branches(node: Node) -> list[str]:
     return sorted(
         name for name, match in found if match and match.group(1) != branch and "driver-pinning" not in name
     )
-
-
-def _busy(node: Node) -> bool:
-    """Stop a node whose GPUs somebody uses; where that cannot be seen, somebody may."""
-    if node.site.value("disrupt", "gpu_processes"):
-        return False
-    holders = node.facts.driver.holders
-    if isinstance(holders, Missing):
-        node.stop(f"cannot tell whether its GPUs are in use ({holders.reason}); set disrupt.gpu_processes to go on")
-    elif holders:
-        node.stop(f"its GPUs are in use by {', '.join(holders)}; end them, or set disrupt.gpu_processes")
-    return node.stopped
 
 
 def _module_options(node: Node, file: File) -> None:
@@ -119,19 +120,20 @@ def _module_options(node: Node, file: File) -> None:
 
 
 def _reboot(node: Node) -> None:
-    reasons = _reboot_reasons(node)
-    if not reasons or node.stopped or _busy(node):
+    reasons = _reboot_reasons(node, node.facts)
+    if not reasons or node.stopped or node.busy():
         return
     if not node.site.value("reboot", "allow"):
         node.stop(f"needs a reboot ({'; '.join(reasons)}): reboot it and run again, or set reboot.allow")
         return
-    node.reboot = True
-    node.reboots(f"Reboot, {node.site.value('reboot', 'batch')} at a time")
+    node.reboots(
+        f"Reboot, {node.site.value('reboot', 'batch')} at a time", reasons, lambda facts: _reboot_reasons(node, facts)
+    )
 
 
-def _reboot_reasons(node: Node) -> list[str]:
+def _reboot_reasons(node: Node, facts: NodeFacts) -> list[str]:
     """Why the kernel of this node is not, or will not be, the one that the baseline wants."""
-    driver, wanted = node.facts.driver, node.baseline.driver
+    driver, wanted = facts.driver, node.baseline.driver
     loaded = known_or(driver.loaded_version, None)
     reasons = []
     if loaded != wanted.version:
@@ -150,4 +152,5 @@ def _persistence(node: Node, file: File) -> None:
     if node.has(file) and node.unit_ok(unit) and not node.driver_changes:
         return
     node.files("Persistence mode by the daemon", [file], then="systemctl daemon-reload")
-    node.shell("Start nvidia-persistenced", f"systemctl daemon-reload\nsystemctl enable -q {unit}\nsystemctl restart {unit}")
+    script = f"systemctl daemon-reload\nsystemctl enable -q {unit}\nsystemctl restart {unit}"
+    node.shell("Start nvidia-persistenced", script, watch=Watch(units=(unit,)))

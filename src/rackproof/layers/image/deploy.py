@@ -11,6 +11,7 @@ from rackproof.deploy import image_scripts
 from rackproof.deploy.image_archive import archive_of
 from rackproof.deploy.image_preflight import room_for
 from rackproof.deploy.node import Node, known_or
+from rackproof.deploy.onhost import Watch
 from rackproof.errors import InputError, RackproofError
 from rackproof.facts import ImageFacts
 from rackproof.facts_image import ImageChain, by_chain, by_digest, short
@@ -34,8 +35,9 @@ def _get(node: Node) -> None:
     room = room_for(image, site)
     archive = archive_of(image, site, room.bytes, room.source)
     what = f"{image.repository.rpartition('/')[2]} by digest {image.index[7:19]}"
+    watch = Watch(images=(image.reference, f"{image.repository}:{image.tag}"))
     if archive is not None:
-        node.imports(f"Import {what}", archive)
+        node.imports(f"Import {what}", archive, watch)
         return
     if room.refusal:
         node.stop(room.refusal)
@@ -44,7 +46,8 @@ def _get(node: Node) -> None:
     named = reference.parse(image.reference, "image.repository")
     given = credentials.find(named.registry)
     script = image_scripts.pull(image, room.bytes, room.source, with_login=given is not None)
-    node.watched(f"Pull {what}", script, secret=image_scripts.login_file(named, given) if given else "")
+    secret = image_scripts.login_file(named, given) if given else ""
+    node.watched(f"Pull {what}", script, secret=secret, watch=watch)
 
 
 def _trust(node: Node) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rackproof.deploy.node import Node, known_or
+from rackproof.deploy.onhost import Watch
 
 
 def bring_about(node: Node) -> None:
@@ -18,7 +19,8 @@ def bring_about(node: Node) -> None:
                 f"Install {', '.join(names.fabric)} {version}",
                 "apt update\napt install --no-install-recommends --allow-downgrades --allow-change-held-packages "
                 f"{wanted}",
-            )
+                disrupts=True, domain=True,
+            )  # fmt: skip
         if node.baseline.nvlink.kind == "nvl72":
             _imex(node, stale)
         else:
@@ -30,10 +32,13 @@ def _imex(node: Node, stale: bool) -> None:
     if not node.baseline.nvlink.across_nodes:
         return
     files = node.managed("nvlink")
-    node.files("IMEX node list of the NVLink domain", files)
+    node.files("IMEX node list of the NVLink domain", files, domain=True)
     changed = any(not node.has(file) for file in files)
     if changed or stale or node.driver_changes or node.reboot or not node.unit_ok("nvidia-imex") or _disagrees(node):
-        node.shell("Start nvidia-imex", "systemctl enable -q nvidia-imex\nsystemctl restart nvidia-imex")
+        node.shell(
+            "Start nvidia-imex", "systemctl enable -q nvidia-imex\nsystemctl restart nvidia-imex",
+            disrupts=True, watch=Watch(units=("nvidia-imex",)),
+        )  # fmt: skip
 
 
 def _disagrees(node: Node) -> bool:
@@ -48,4 +53,5 @@ def _fabric_manager(node: Node, stale: bool) -> None:
             "Start nvidia-fabricmanager",
             "modprobe ib_umad\nprintf 'ib_umad\\n' >/etc/modules-load.d/rackproof-ib_umad.conf\n"
             "systemctl enable -q nvidia-fabricmanager\nsystemctl restart nvidia-fabricmanager",
-        )
+            disrupts=True, watch=Watch(units=("nvidia-fabricmanager",)),
+        )  # fmt: skip

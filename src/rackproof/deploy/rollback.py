@@ -1,0 +1,131 @@
+"""Back to the baseline before the present one: the earlier stamp on the host holds the site's choices that made it.
+
+The same layers then bring it about. Before anything changes, packages and image of that baseline must be there to be had.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Generator, Mapping
+
+from pyinfra import host as current_host
+from pyinfra import logger
+from pyinfra import state as current_state
+from pyinfra.api import QuoteString, StringCommand, operation
+
+from rackproof.baseline import Baseline, resolve
+from rackproof.deploy.node import Node, known_or
+from rackproof.deploy.onhost import Watch
+from rackproof.deploy.session import session
+from rackproof.deploy.stamp import CHOICES
+from rackproof.errors import InputError
+from rackproof.facts import Missing
+from rackproof.inventory import current_plan
+from rackproof.managed import APT_SOURCE, HISTORY, KEYRING
+from rackproof.site import Site
+from rackproof.verdict.report.clean import clean
+
+# apt with lists of its own, so that the host's are as they were when this fails.
+_CHECK = """\
+t=$(mktemp -d); trap 'rm -rf "$t"' EXIT
+chmod 755 "$t"; mkdir -p "$t/lists/partial" "$t/parts"
+[ -s {keyring} ] || {{ echo 'rackproof: cannot go back: {keyring} is gone; nothing was changed' >&2; exit 1; }}
+printf %s {source} >"$t/parts/rackproof.sources"
+own="-o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts=$t/parts -o Dir::State::lists=$t/lists"
+own="$own -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o APT::Update::Error-Mode=any"
+said=$(apt-get -q $own update 2>&1) || {{
+  printf 'rackproof: cannot go back: its repository does not answer; nothing was changed\\n%s\\n' "$said" >&2; exit 1
+}}
+gone=
+for want in {packages}; do
+  apt-cache $own madison "${{want%%=*}}" | awk -F '|' '{{print $2}}' | grep -q "^ *${{want#*=}}-" || gone="$gone $want"
+done
+[ -z "$gone" ] || {{
+  echo "rackproof: cannot go back: the repository no longer offers$gone; nothing was changed" >&2; exit 1
+}}
+docker image inspect {image} >/dev/null 2>&1 || docker pull -q {image} >/dev/null || {{
+  echo 'rackproof: cannot go back: the image {image} is neither here nor in its registry; nothing was changed' >&2; exit 1
+}}
+"""
+
+
+def to_previous(node: Node) -> None:
+    """Make the earlier stamped baseline the one that this node is brought to; stop the node where that cannot be."""
+    if node.stopped:
+        return
+    stamp, control = known_or(node.facts.host.stamp, None), node.facts.control
+    history = control if isinstance(control, Missing) else control.history
+    if stamp is None:
+        node.stop("no deploy has left a stamp here, so there is nothing to go back from")
+    elif isinstance(history, Missing):
+        node.stop(f"its earlier stamps cannot be read ({history.reason})")
+    else:
+        earlier = next((old for old in history if old.get("baseline") != stamp.get("baseline")), None)
+        if earlier is None:
+            node.stop(f"there is no earlier baseline to go back to: {HISTORY} holds no other stamp")
+        else:
+            _take(node, earlier)
+
+
+def _take(node: Node, stamp: Mapping[str, object]) -> None:
+    choices = stamp.get("site")
+    if not isinstance(choices, dict):
+        node.stop(f"the earlier stamp was written by {clean(str(stamp.get('tool')), 40)}, which kept no site values")
+        return
+    try:
+        rest = Site({key: cell for key, cell in node.site.cells.items() if key[0] not in CHOICES})
+        site = rest.overlaid(choices, f"earlier stamp of {node.name}")
+        baseline = resolve(site, domain=node.baseline.nvlink.domain, domain_source="the inventory")
+    except InputError as error:
+        node.stop(f"the earlier baseline cannot be made again: {clean(str(error), 300)}")
+        return
+    made = {"driver": baseline.driver.version, "image": baseline.image.reference}
+    if {key: stamp.get(key) for key in made} != made or baseline.packages is None:
+        node.stop("the earlier baseline cannot be made again: this version of the recipe names another driver or image")
+        return
+    node.site, node.baseline = site, baseline
+    _confirm(node, baseline)
+
+
+def _confirm(node: Node, baseline: Baseline) -> None:
+    packages, runtime = baseline.packages, baseline.runtime
+    assert packages is not None
+    names = [f"{name}={baseline.driver.version}" for name in (*packages.names.driver, *packages.names.fabric)]
+    if runtime.toolkit_version is not None:
+        names += [f"{name}={runtime.toolkit_version}" for name in packages.names.toolkit]
+    source = next(file for file in node.managed("gpu_driver") if file.path == APT_SOURCE)
+    _agrees(name="All nodes of a unit go back to one baseline")
+    with node.layer("rollback"):
+        node.shell(
+            f"Driver {baseline.driver.version} and image {baseline.image.index[7:19]} are to be had",
+            _CHECK.format(
+                keyring=KEYRING, source=shlex.quote(source.content), packages=shlex.join(names),
+                image=shlex.quote(baseline.image.reference),
+            ),
+            watch=Watch(images=(baseline.image.reference,)),
+        )  # fmt: skip
+
+
+def remind(node: Node) -> None:
+    """Say where the site still asks for what was left, since the next deploy would bring it back."""
+    asked = current_plan().node(node.name).baseline
+    if not node.stopped and asked is not None and asked.hash != node.baseline.hash:
+        node.notes.append(
+            f"group_vars still ask for driver {asked.driver.version} and image {asked.image.index[7:19]}: the next deploy "
+            "brings them back unless that is changed"
+        )
+        logger.info(f"{current_host.print_prefix}{node.notes[-1]}")
+
+
+@operation()
+def _agrees() -> Generator[StringCommand, None, None]:
+    """Fail this node where the nodes of its unit would go back to different baselines."""
+    if not current_state.is_executing:
+        return
+    name, nodes = current_host.name, session().nodes
+    unit = next((unit.nodes for unit in current_plan().units if name in unit.nodes), (name,))
+    targets = {other: nodes[other].baseline.hash[:12] for other in unit if other in nodes}
+    if len(set(targets.values())) > 1:
+        words = ", ".join(f"{other} to {target}" for other, target in targets.items())
+        session().failures[name] = f"its unit would go back to different baselines ({words}); nothing was changed"
+        yield StringCommand("printf '%s\\n'", QuoteString(f"rackproof: {session().failures[name]}"), ">&2; exit 1")

@@ -11,6 +11,7 @@ from test_layers import Recorder, fixtures, healthy
 from rackproof import site
 from rackproof.deploy import node as deploy_node
 from rackproof.deploy.node import Node
+from rackproof.deploy.onhost import Run
 from rackproof.deploy.weights_fact import WeightsState
 from rackproof.layers.weights import deploy as layer
 
@@ -24,8 +25,8 @@ def decide(monkeypatch: pytest.MonkeyPatch, there: WeightsState, **weights: Any)
     monkeypatch.setattr(deploy_node, "current_host", type("Host", (), {"print_prefix": ""}))
     monkeypatch.setattr(layer, "read", lambda _: there)
     chosen = site.shipped().overlaid({"serving": {"model_directory": "/models"}, "weights": weights}, "test")
-    layer.bring_about(Node("tray01", chosen, fixtures.baseline("gb300"), healthy()))
-    return recorder.steps
+    layer.bring_about(Node("tray01", chosen, fixtures.baseline("gb300"), healthy(), Run("run", "me@here", 1, "")))
+    return [step for step in recorder.steps if step[0] != "Lock the node"]
 
 
 MIRROR = {"source": "mirror", "url": "https://mirror.example/k3/"}

@@ -24,7 +24,8 @@ lab = rack(
             "known_hosts_file": _lab["ssh"]["known_hosts"],
         },
         "packages": {"key_url": _lab["apt"]["key_url"], "key_fingerprint": _lab["apt"]["key_fingerprint"]},
-        "image": {"repository": _lab["image"]["reference"].rpartition(":")[0], "ca_file": _lab["ca"]},
+        # Names of public registries can only be resolved on the nodes, so nobody can ask for the size first.
+        "image": {"repository": _lab["image"]["reference"].rpartition(":")[0], "free_bytes": 10_000_000},
         "simulation": {"image": {key: _lab["image"][key] for key in ("index", "amd64", "arm64")}},
     },
     overlay_source="the running lab",

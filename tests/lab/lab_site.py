@@ -20,7 +20,7 @@ rackproof_lab.enter_network()
 def _over(base, more):
     for key, value in more.items():
         base[key] = _over(base.get(key, {{}}), value) if isinstance(value, dict) else value
-    return base
+    return {{key: value for key, value in base.items() if value is not None}}
 
 lab = rack(
     ",".join(node["name"] for node in _lab["nodes"]),
@@ -33,7 +33,8 @@ lab = rack(
         "ssh": {{"user": _lab["ssh"]["user"], "key_file": _lab["ssh"]["key"],
                 "known_hosts_file": _lab["ssh"]["known_hosts"]}},
         "packages": {{"key_url": _lab["apt"]["key_url"], "key_fingerprint": _lab["apt"]["key_fingerprint"]}},
-        "image": {{"repository": _lab["image"]["reference"].rpartition(":")[0], "ca_file": _lab["ca"]}},
+        "image": {{"repository": _lab["image"]["reference"].rpartition(":")[0], "ca_file": _lab["ca"],
+                  "free_bytes": 10_000_000}},
         "simulation": {{"image": {{key: _lab["image"][key] for key in ("index", "amd64", "arm64")}}}},
     }}, json.loads({values!r})),
     overlay_source="a test",
@@ -51,7 +52,7 @@ def describe(rack: Rack) -> dict[str, Any]:
 def deploy(
     rack: Rack, folder: Path, deploy_file: str, node: str, values: dict[str, Any], **env: str
 ) -> tuple[int, str]:
-    """Run a deploy file of this folder on one node; exit code, and everything that was said."""
+    """Run a deploy file of this folder on one node; exit code, and everything that was said. None takes a value away."""
     inventory = folder / "inventories" / "lab_test.py"
     inventory.parent.mkdir(exist_ok=True)
     inventory.write_text(_INVENTORY.format(values=json.dumps(values)))

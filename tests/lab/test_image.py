@@ -208,7 +208,8 @@ def test_a_platform_that_the_image_does_not_have(bench: Bench) -> None:
     index = bench.rack.run("rackproof-lab", "exec", "python", str(ROOT / "tests/lab/arm_only.py"),
                            bench.lab["registry"]["url"], bench.lab["ca"], bench.digests["index"])  # fmt: skip
     pins = {"simulation": {"image": {"index": index.stdout.strip()}}}
-    code, said = bench.deploy(pins)
+    asked = {"image": {"repository": f"{bench.host}/vllm/vllm-openai", "free_bytes": None}}
+    code, said = bench.deploy({**pins, **asked})
     assert code == 1 and "has no linux/amd64, which this host needs; it has linux/arm64" in said, (
         said[-3000:] + index.stderr
     )

@@ -28,6 +28,7 @@ class SystemBaseline:
     hugepages_bytes_max: int
     open_files_min: int
     clock_offset_s_max: float
+    memory_outlier_fraction: float
     watched_units: tuple[str, ...]
     ports: tuple[int, ...]  # that serving will listen on, on some node of the unit
 
@@ -68,6 +69,7 @@ def system_baseline(r: Resolving) -> SystemBaseline:
         hugepages_bytes_max=rule("hugepages_bytes_max"),
         open_files_min=rule("open_files_min"),
         clock_offset_s_max=rule("clock_offset_s_max"),
+        memory_outlier_fraction=rule("memory_outlier_fraction"),
         watched_units=rule("watched_units"),
         ports=_ports(r),
     )

@@ -117,12 +117,6 @@ def on_each_hca(facts: NodeFacts, baseline: Baseline, read: Callable[[Hca], Fact
     return {hca.name: read(hca) for hca in fabric(facts, baseline)}
 
 
-def readings(
-    values: Mapping[str, Fact[A]], ok: Callable[[A], bool], show: Callable[[A], object] = str
-) -> dict[str, Fact[Reading]]:
-    return {name: seen(value, ok, show) for name, value in values.items()}
-
-
 def only_on(layer: str, port: Port, reading: Callable[[], Fact[Reading]]) -> Fact[Reading]:
     """A reading of ports of one link layer; one of the other is well as far as this goes."""
     return of(port.link_layer, lambda found: reading() if found == layer else Reading(True, found))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from rackproof.baseline import Baseline
-from rackproof.facts import Fact, Missing, NodeFacts, UnitFacts, known
+from rackproof.facts import Fact, Missing, NodeFacts, known
 from rackproof.facts_network import Interface, default_interface
 from rackproof.facts_system import Filesystem, Limit, NumaNode
 from rackproof.layers.readings import Reading, of, seen
@@ -32,8 +33,14 @@ def below(section: Fact[Any], *path: str) -> Fact[Any]:
     """A field of a field of a fact; Missing on the way stays Missing."""
     found = section
     for name in path:
-        found = of(found, lambda value, name=name: getattr(value, name))  # type: ignore[misc]
+        found = of(found, attrgetter(name))
     return found
+
+
+def readings(
+    values: Mapping[str, Fact[A]], ok: Callable[[A], bool], show: Callable[[A], object] = str
+) -> dict[str, Fact[Reading]]:
+    return {name: seen(value, ok, show) for name, value in values.items()}
 
 
 def logged(facts: NodeFacts, kind: str) -> Fact[Reading]:
@@ -46,6 +53,10 @@ def logged(facts: NodeFacts, kind: str) -> Fact[Reading]:
 def sysctl(facts: NodeFacts, name: str) -> Fact[str]:
     unknown = Missing(f"the kernel has no {name}")
     return of(system(facts, "kernel", "sysctl"), lambda found: found.get(name, unknown))
+
+
+def sysctl_is(facts: NodeFacts, name: str, good: Collection[str]) -> Fact[Reading]:
+    return seen(sysctl(facts, name), lambda value: value in good)
 
 
 def listed(texts: Collection[str], most: int = 3) -> str:
@@ -142,31 +153,3 @@ def routable(interface: Interface) -> Fact[tuple[str, ...]]:
 
 def is_loopback(address: str) -> bool:
     return address.startswith("127.") or address == "::1"
-
-
-# --- units of several nodes ---
-
-
-def duplicates(unit: UnitFacts, read: Callable[[NodeFacts], Fact[A]]) -> dict[str, Fact[Reading]]:
-    """For each declared node: whether no other node of the run has the same value, or any of the same values."""
-    absent = Missing("no evidence of this node was given")
-    everyone = {**unit.others, **unit.nodes}
-    values = {name: _values(of(facts, read)) for name, facts in everyone.items()}
-    return {
-        name: seen(values.get(name, absent), lambda own, name=name: not _shared(own, name, values),
-                   lambda own, name=name: _shared(own, name, values) or "its own")  # type: ignore[misc]
-        for name in unit.declared
-    }  # fmt: skip
-
-
-def _values(fact: Fact[Any]) -> Fact[frozenset[str]]:
-    nothing = Missing("nothing to compare was read")
-    return of(fact, lambda found: frozenset({found} if isinstance(found, str) else found) - {""} or nothing)
-
-
-def _shared(own: frozenset[str], name: str, values: Mapping[str, Fact[frozenset[str]]]) -> str:
-    """"x, as tray02", or "" where nobody else has any of it."""
-    for other, theirs in values.items():
-        if other != name and not isinstance(theirs, Missing) and own & theirs:
-            return f"{min(own & theirs)}, as {other}"
-    return ""

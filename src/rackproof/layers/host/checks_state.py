@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rackproof.baseline import Baseline
 from rackproof.facts import Missing, NodeFacts, known
-from rackproof.layers.readings import all_of, of, seen
+from rackproof.layers.readings import Reading, all_of, of, seen
 from rackproof.layers.words import asked, gib, some, yes_no
 from rackproof.layers.words_system import (
     below,
@@ -15,6 +15,7 @@ from rackproof.layers.words_system import (
     logged,
     numa_with_cpus,
     positive_amount,
+    readings,
     shared_memory,
     sysctl,
     system,
@@ -59,13 +60,12 @@ def numa_nodes(facts: NodeFacts, baseline: Baseline) -> Judgement:
 @check("host.numa_gpu_memory")
 def numa_gpu_memory(facts: NodeFacts, baseline: Baseline) -> Judgement:
     least = asked(baseline.system.gpu_numa_node_bytes)
-    nodes = some(system(facts, "kernel", "numa"), "NUMA node was listed")
+    nodes = known(some(system(facts, "kernel", "numa"), "NUMA node was listed"))
+    without_cpus = {f"node {node.number}": node.memory_bytes for node in nodes if not node.cpus}
+    with_cpus = {f"node {node.number}": Reading(True, "has CPUs") for node in nodes if node.cpus}
     return all_of(
         f"no NUMA node without CPUs of {gib(least)} or more",
-        {
-            f"node {node.number}": seen(node.memory_bytes, lambda size, node=node: bool(node.cpus) or size < least, gib)
-            for node in known(nodes)
-        },
+        {**with_cpus, **readings(without_cpus, lambda size: size < least, gib)},
     )
 
 
@@ -171,7 +171,7 @@ def ports_free(facts: NodeFacts, baseline: Baseline) -> Judgement:
 
 @check("host.own_name")
 def own_name(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    addresses = system(facts, "state", "own_addresses")
+    addresses = system(facts, "own_addresses")
     words = seen(
         addresses,
         lambda found: bool(found) and not any(map(is_loopback, found)),

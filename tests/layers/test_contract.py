@@ -16,23 +16,44 @@ from rackproof.verdict.catalogue import LAYERS, check_of, requirements
 from rackproof.verdict.evaluate import evaluate_node, evaluate_unit, judge_node
 from rackproof.verdict.model import Requirement, Severity, Status, Verdict, verdict_of
 
-from . import test_container_runtime, test_fleet, test_gpu_driver, test_gpus, test_host, test_image, test_nvlink
+from . import (
+    fixtures_rdma,
+    test_container_runtime,
+    test_fleet,
+    test_fleet_hosts,
+    test_gpu_driver,
+    test_gpus,
+    test_host,
+    test_host_state,
+    test_image,
+    test_nvlink,
+    test_rdma,
+    test_rdma_health,
+)
 from .cases import Table
-from .fixtures import GONE, SECTIONS, baseline, every_gpu, gpu, node, nothing, strangers, unit_of, without
+from .fixtures import GONE, SECTIONS, WHOLE, baseline, every_gpu, gpu, node, nothing, strangers, unit_of, without
 
 REGISTRY: Table = {
     **test_host.TABLE,
+    **test_host_state.TABLE,
     **test_gpu_driver.TABLE,
     **test_gpus.TABLE,
     **test_nvlink.TABLE,
+    **test_rdma.TABLE,
+    **test_rdma_health.TABLE,
     **test_container_runtime.TABLE,
     **test_image.TABLE,
     **test_fleet.TABLE,
+    **test_fleet_hosts.TABLE,
 }
 NEVER_RED = {"host.evidence"}  # an incomplete probe is unknown, not a fault of the node
 MAX_LINES = 15
 HARDWARE = ("gb300", "b300")
-SOURCES = {layer: Path(__file__).parents[2] / "src/rackproof/layers" / layer / "checks.py" for layer in LAYERS}
+FOLDER = Path(__file__).parents[2] / "src/rackproof/layers"
+SOURCES = {
+    layer: "\n".join(path.read_text().partition("from __future__ import annotations\n")[2] for path in sorted((FOLDER / layer).glob("checks*.py")))
+    for layer in LAYERS
+}
 
 
 def healthy(hardware: str) -> NodeFacts:
@@ -112,6 +133,11 @@ def single_facts(hardware: str) -> Iterator[tuple[str, NodeFacts]]:
             yield f"{section}.{field.name}", replace(facts, **{section: replace(part, **{field.name: GONE})})
     for section in ("smi", "kernel_log", "evidence"):
         yield section, without(facts, section)
+    for section in WHOLE:
+        part = getattr(facts, section)
+        yield section, replace(facts, **{section: GONE})
+        for field in fields(part):
+            yield f"{section}.{field.name}", replace(facts, **{section: replace(part, **{field.name: GONE})})
     assert isinstance(facts.smi, SmiFacts)
     for field in fields(facts.smi.gpus[0]):
         if field.name not in ("index", "pci_address"):
@@ -194,7 +220,7 @@ def test_a_check_is_short(requirement: str) -> None:
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_checks_hold_no_numbers_and_do_no_io(layer: str) -> None:
-    tree = ast.parse(SOURCES[layer].read_text())
+    tree = ast.parse(SOURCES[layer])
     numbers = {
         found.value
         for found in ast.walk(tree)
@@ -211,14 +237,15 @@ def test_checks_hold_no_numbers_and_do_no_io(layer: str) -> None:
     }
     allowed = {"__future__", "itertools", "collections.abc", "rackproof.baseline", "rackproof.facts", "rackproof.managed",
                "rackproof.layers.readings", "rackproof.layers.words", "rackproof.verdict.catalogue",
-               "rackproof.verdict.model"}  # fmt: skip
+               "rackproof.verdict.model", "rackproof.layers.words_system", "rackproof.layers.words_rdma",
+               "rackproof.layers.words_fleet", f"rackproof.layers.{layer}"}  # fmt: skip
     assert imported <= allowed
     assert not {found.id for found in ast.walk(tree) if isinstance(found, ast.Name)} & {"open", "exec", "eval"}
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_checks_never_ask_whether_a_fact_is_missing(layer: str) -> None:
-    tree = ast.parse(SOURCES[layer].read_text())
+    tree = ast.parse(SOURCES[layer])
     calls = [found for found in ast.walk(tree) if isinstance(found, ast.Call) and isinstance(found.func, ast.Name)]
     asked = [found for found in calls if found.func.id == "isinstance" and "Missing" in ast.unparse(found)]  # type: ignore[attr-defined]
     caught = [found for found in ast.walk(tree) if isinstance(found, ast.Try)]

@@ -129,7 +129,7 @@ def machine_model(facts: NodeFacts) -> Fact[str]:
 
 def own_parameters(facts: NodeFacts) -> Fact[str]:
     """The kernel's parameters in order, without those that name this node's own disk or image."""
-    own = ("root", "BOOT_IMAGE", "resume", "initrd", "crashkernel", "console", "rd.lvm.lv", "rd.luks.uuid", "rd.md.uuid")
+    own = ("root", "BOOT_IMAGE", "resume", "initrd", "crashkernel", "console", "ip", "BOOTIF")
     return of(
         facts.host.cmdline,
         lambda found: " ".join(sorted(one for one in found if one.partition("=")[0] not in own)) or "no parameter",
@@ -137,7 +137,7 @@ def own_parameters(facts: NodeFacts) -> Fact[str]:
 
 
 def near_middle(
-    values: Mapping[str, Fact[float]], most: Callable[[float], float], show: Callable[[float], str]
+    values: Mapping[str, Fact[float]], most: Callable[[float], float], show: Callable[[Any], str]
 ) -> dict[str, Fact[Reading]]:
     """Whether each amount is close to the middle one; `most` says how far from it is far. What was not read counts not."""
     read = [value for value in values.values() if not isinstance(value, Missing)]

@@ -29,7 +29,7 @@ class RdmaBaseline:
     interface: str | None  # through which nodes meet; None: the site does not say
     gid_index: int | None  # None: the site leaves it to NCCL
     peermem_needed: bool | None  # the site says that dma-buf does not work, so nothing else is left; None: it may
-    published: tuple[RdmaPorts, ...]
+    published: tuple[RdmaPorts, ...]  # (): not published, or the site names its ports, which then are what counts
     switched_off: tuple[str, ...]
     drivers_without_rc: tuple[str, ...]
     error_limits: tuple[tuple[str, int], ...]
@@ -70,7 +70,7 @@ def rdma_baseline(r: Resolving) -> RdmaBaseline:
 
 
 def _published(r: Resolving) -> tuple[RdmaPorts, ...]:
-    nics = r.hardware.nics
+    nics = () if r.site.get("serving", "rdma", "hcas") else r.hardware.nics
     r.notes["rdma.published"] = ", ".join(dict.fromkeys(nic.source for nic in nics)) or r.notes["hardware"]
     return tuple(
         RdmaPorts(nic.provider or "any", nic.ports, nic.rate_gbit_per_s * GIGABIT, nic.link_layer) for nic in nics

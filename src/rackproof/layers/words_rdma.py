@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from rackproof.baseline import Baseline
 from rackproof.baseline_rdma import RdmaPorts
-from rackproof.facts import Fact, Missing, NodeFacts, known
+from rackproof.facts import Fact, Missing, NodeFacts, known, known_each
 from rackproof.facts_network import Interface
 from rackproof.facts_pci import PciDevice
 from rackproof.facts_rdma import Gid, Hca, Port
@@ -205,13 +205,12 @@ def interfaces_of(facts: NodeFacts, port: Port) -> Fact[tuple[Interface, ...]]:
 
 def mtu_of(facts: NodeFacts, port: Port) -> Fact[int]:
     """The smallest of its interfaces."""
+    return of(interfaces_of(facts, port), lambda found: min(known_each((one.mtu_bytes for one in found), "MTU")))
 
-    def smallest(found: Sequence[Interface]) -> Fact[int]:
-        sizes = [one.mtu_bytes for one in found]
-        unread = next((size for size in sizes if isinstance(size, Missing)), None)
-        return unread or min(size for size in sizes if not isinstance(size, Missing))
 
-    return of(interfaces_of(facts, port), smallest)
+def carrier_changes(facts: NodeFacts, port: Port) -> Fact[int]:
+    """Of all its interfaces."""
+    return of(interfaces_of(facts, port), lambda found: sum(known_each((one.carrier_changes for one in found), "count")))
 
 
 def is_gpu(device: PciDevice) -> bool:

@@ -10,11 +10,11 @@ from rackproof.layers.words_rdma import (
     ETHERNET,
     acs_of,
     at_address,
+    carrier_changes,
     excess,
     fabric,
     firmware_words,
     gpu_functions,
-    interfaces_of,
     link_words,
     matches,
     model,
@@ -50,10 +50,13 @@ def errors(facts: NodeFacts, baseline: Baseline) -> Judgement:
 
 @check("rdma.flaps")
 def flaps(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    changes = {
-        f"{one.name}": seen(one.carrier_changes, lambda count: count >= 0, "{} changes of carrier since boot".format)
-        for _, port in ports(facts, baseline) for one in known(interfaces_of(facts, port))
-    }  # fmt: skip
+    changes = on_each_port(
+        facts, baseline,
+        lambda port: only_on(
+            ETHERNET, port,
+            lambda: seen(carrier_changes(facts, port), lambda count: count >= 0, "{} changes of carrier since boot".format),
+        ),
+    )  # fmt: skip
     return all_of("recorded", changes)
 
 

@@ -259,7 +259,7 @@ def link_words(device: PciDevice) -> Fact[Reading]:
     pair = of(now, lambda have: of(best, lambda can: (have, can)))
     return seen(
         pair,
-        lambda found: found[0] == found[1] and found[1] > (0, 0),
+        lambda found: found[0] == found[1] and min(found[1]) > 0,
         lambda found: f"{_link(found[0])} of {_link(found[1])}",
     )
 

@@ -17,7 +17,6 @@ from rackproof.verdict.evaluate import evaluate_node, evaluate_unit, judge_node
 from rackproof.verdict.model import Requirement, Severity, Status, Verdict, verdict_of
 
 from . import (
-    fixtures_rdma,
     test_container_runtime,
     test_fleet,
     test_fleet_hosts,
@@ -98,7 +97,8 @@ def test_a_healthy_node_passes_every_requirement_that_applies(hardware: str) -> 
 
 def test_a_healthy_unit_is_accepted() -> None:
     outcomes = evaluate_unit(unit_of(node(name="tray01"), node(name="tray02")), baseline("gb300"))
-    assert {found.status for found in outcomes} == {Status.PASS}
+    assert {found.status for found in outcomes} == {Status.PASS, Status.NOT_APPLICABLE}
+    assert verdict_of(outcomes) is Verdict.ACCEPT
 
 
 # --- no look, no pass ---
@@ -154,7 +154,18 @@ ONLY_RECORDED = {
     "gpu.power_default_w", "gpu.slowdown_reasons", "gpu.pcie_gen", "gpu.pcie_width", "gpu.pcie_width_max",
     "gpu.fabric_health", "nvlink.imex_config", "nvlink.p2p", "nvlink.errors",
 }  # fmt: skip
+# Of the system and of RDMA: warnings, and gates that these layouts, which need no RDMA, do not ask for.
+ONLY_RECORDED |= {
+    "host.uptime_s", "host.dmi", "driver.device_nodes", "driver.libraries", "nvlink.imex_major", "runtime.cgroup_driver",
+    "runtime.default_runtime", "runtime.data_root", "runtime.storage_driver", "runtime.security_options", "gpu.detail",
+    "rdma", "rdma.hcas", "rdma.source", "rdma.devices", "rdma.modules", "rdma.ofed_version", "rdma.mlx5_version",
+    "pci", "pci.devices", "pci.acs", "pci.max_read_request_bytes",
+    "system.kernel", "system.gpudirect", "system.cpu", "system.disks", "system.clock", "system.kernels",
+    "system.kernel_events", "system.apt", "system.candidates", "system.held", "system.versionlocks", "system.engines",
+    "system.fabric_manager", "system.state", "system.own_addresses", "system.nvme_health",
+}  # fmt: skip
 ONLY_ON = {
+    "network": "gb300", "network.interfaces": "gb300", "network.default_routes": "gb300",
     "host.addresses": "gb300", "host.hostname": "gb300", "nvlink.imex_nodes": "gb300", "nvlink.imex_domain": "gb300",
     "nvlink.imex_channels": "gb300", "gpu.clique_id": "gb300", "gpu.cluster_uuid": "gb300",
 }  # fmt: skip
@@ -267,9 +278,30 @@ def test_only_the_self_build_mark_makes_a_node_unsupported() -> None:
     assert marked == ["host.selfbuild"]
 
 
+_SOFT_OF_THE_SYSTEM = {
+    *(f"host.{name}" for name in (
+        "reboot_pending", "kernel_next_boot", "cmdline_required", "cmdline_banned", "iommu", "secure_boot", "lockdown",
+        "page_size", "cpus_online", "governor", "numa_balancing", "numa_nodes", "numa_gpu_memory", "memory", "hugepages",
+        "transparent_hugepages", "swap", "shared_memory_roomy", "open_files", "failed_units", "blocked_processes",
+        "time_synchronised", "clock_offset", "ports_free", "own_name", "nvme_state", "machine_checks", "oom_kills",
+        "nvme_errors", "hung_tasks", "pcie_fatal", "boot", "machine",
+    )),
+    *(f"rdma.{name}" for name in (
+        "partition_keys", "gpudirect_amd", "peermem_registered", "published_ports", "errors", "flaps", "mtu",
+        "firmware_uniform", "firmware_floor", "engine_memlock", "shell_memlock", "affinity", "pcie_link", "pcie_errors",
+        "max_read_request", "acs", "arp", "software", "gdrdrv",
+    )),
+    *(f"fleet.{name}" for name in (
+        "distinct_machines", "gid_index", "rdma_firmware", "rdma_names", "rdma_mtu", "os", "page_size", "processors",
+        "cmdline", "memory", "clock", "interface", "machine",
+    )),
+}  # fmt: skip
+
+
 def test_severities_are_as_designed() -> None:
     soft = {found.id for found in requirements().values() if found.severity is not Severity.GATE}
     assert soft == {
+        *_SOFT_OF_THE_SYSTEM,
         "host.baseline_stamp", "gpu_driver.nouveau_blacklisted", "gpus.power_limit",
         "gpus.slowdown", "gpus.pcie_width", "nvlink.fabric_health", "nvlink.daemons_forbidden", "fleet.kernel",
     }  # fmt: skip

@@ -14,7 +14,7 @@ from rackproof.verdict.model import Status
 
 from .cases import Cases, Red, outcome, verify
 from .fixtures import GONE, baseline, every_gpu, host, node, nothing, smi, unit_of
-from .fixtures_rdma import GBIT, infiniband, interfaces, over_rdma, rail, rail_port, rail_ports, rails, rdma_of
+from .fixtures_rdma import GBIT, infiniband, interfaces, over_rdma, rail, rail_port, rail_ports, rdma_of
 from .fixtures_system import GIB, kernel, part, system_of
 
 Change = Callable[[NodeFacts], NodeFacts]

@@ -10,14 +10,14 @@ import pytest
 
 from rackproof import site
 from rackproof.baseline import Baseline, resolve
-from rackproof.facts import KernelLogFacts, Missing, NodeFacts
+from rackproof.facts import KernelLogFacts, NodeFacts
 from rackproof.facts_state import BlockedProcess, DaemonLimits, Listener
 from rackproof.facts_system import Limit, NumaNode, NvmeController
 from rackproof.verdict.model import Status
 
 from .cases import Cases, Red, outcome, verify
 from .fixtures import GONE, baseline, driver, host, node, strangers
-from .fixtures_system import GIB, GRACE_CMDLINE, KERNEL, events, kernel, part, shm, state, system_of
+from .fixtures_system import GIB, KERNEL, events, kernel, part, shm, state, system_of
 
 TRAY = node()
 HGX = node("b300", "b300-01")

@@ -14,7 +14,20 @@ from rackproof.verdict.model import Status
 
 from .cases import outcome, verify
 from .fixtures import GONE
-from .fixtures_rdma import FIRMWARE, GBIT, devices, hcas, interfaces, nic_address, over_rdma, rail, rail_port, rail_ports, rails, rdma_of
+from .fixtures_rdma import (
+    FIRMWARE,
+    GBIT,
+    devices,
+    hcas,
+    interfaces,
+    nic_address,
+    over_rdma,
+    rail,
+    rail_port,
+    rail_ports,
+    rails,
+    rdma_of,
+)
 from .fixtures_system import GIB, kernel, part, state, system_of
 from .test_rdma import HGX, IB, ONE_NODE, OVER, TRAY, TRAYS, cases, unread
 

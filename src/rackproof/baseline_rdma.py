@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rackproof.recipes import Layout
 from rackproof.resolving import Resolving
 
 GIGABIT = 10**9
@@ -42,6 +43,11 @@ class RdmaBaseline:
     gdr_module: str
 
 
+def crosses_by_rdma(layout: Layout) -> bool:
+    """Whether nodes of a layout talk by RDMA. KV cache between prefill and decode does, also on NVL72 trays."""
+    return layout.nodes > 1 and (layout.fabric == "rdma" or layout.strategy == "pd_cluster")
+
+
 def rdma_baseline(r: Resolving) -> RdmaBaseline:
     def rule(name: str) -> Any:
         return r.rule(f"rdma.{name}", "rdma", name)
@@ -49,8 +55,7 @@ def rdma_baseline(r: Resolving) -> RdmaBaseline:
     r.notes["rdma.needed"] = r.layout.source
     redirects = rule("acs_redirects")
     return RdmaBaseline(
-        # KV cache between prefill and decode travels over RDMA, also on NVL72 trays.
-        needed=r.layout.nodes > 1 and (r.layout.fabric == "rdma" or r.layout.strategy == "pd_cluster"),
+        needed=crosses_by_rdma(r.layout),
         hcas=r.choose("rdma.hcas", "serving", "rdma", "hcas"),
         interface=r.choose("rdma.interface", "serving", "interface"),
         gid_index=r.choose("rdma.gid_index", "serving", "rdma", "gid_index"),

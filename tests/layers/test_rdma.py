@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from rackproof import site
+from rackproof.eligibility_nodes import Said, view
 from rackproof.facts import Missing, NodeFacts
 from rackproof.facts_rdma import Gid, Port
 from rackproof.verdict.evaluate import evaluate_node
-from rackproof.verdict.model import Severity, Status
+from rackproof.verdict.model import Severity, Status, Verdict, verdict_of
 
 from .cases import Cases, Red, outcome, verify
 from .fixtures import GONE, baseline, driver, node
@@ -259,3 +261,59 @@ def test_whether_pci_was_read_decides_which_ports_count() -> None:
 def test_nothing_unverified_is_a_gate() -> None:
     soft = {one.requirement.id for one in evaluate_node(HGX, OVER) if one.requirement.severity is not Severity.GATE}
     assert {"rdma.published_ports", "rdma.mtu", "rdma.errors", "rdma.affinity", "rdma.acs", "rdma.firmware_floor"} <= soft
+
+
+# --- the same judgement in eligibility ---
+
+
+@pytest.mark.parametrize("facts", [HGX, IB, TRAY])
+def test_eligibility_finds_nothing_wrong_with_healthy_nodes(facts: NodeFacts) -> None:
+    assert view(facts, Said()).rdma is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        (rail_port(HGX, 5, state="DOWN"), "is ACTIVE and LinkUp: mlx5_5:1: DOWN LinkUp"),
+        (rail_port(HGX, 5, gids=LINK_LOCAL), "no routable RoCE v2 GID"),
+        (part(HGX, "gpudirect", dmabuf_symbol=False), "no nvidia_peermem"),
+        (rdma_of(HGX, hcas=()), "no device"),
+    ],
+)
+def test_eligibility_says_no_where_a_gate_fails(facts: NodeFacts, says: str) -> None:
+    found = view(facts, Said()).rdma
+    assert isinstance(found, str) and says in found
+
+
+def test_eligibility_is_moved_by_no_warning() -> None:
+    assert view(interfaces(HGX, "rail", mtu_bytes=1500), Said()).rdma is None
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        replace(HGX, rdma=GONE), replace(HGX, pci=GONE), replace(HGX, network=GONE), rdma_of(HGX, devices=GONE),
+        rail_port(HGX, 5, state=GONE), part(HGX, "gpudirect", dmabuf_symbol=GONE), replace(HGX, smi=GONE),
+    ],
+)  # fmt: skip
+def test_eligibility_does_not_know_what_was_not_read(facts: NodeFacts) -> None:
+    found = view(replace(facts, driver=replace(facts.driver, pci_ids=GONE)), Said()).rdma
+    assert isinstance(found, Missing) and found.reason
+
+
+def test_eligibility_counts_the_ports_that_the_site_names() -> None:
+    named = site.shipped().overlaid({"serving": {"rdma": {"hcas": ["mlx5_0"]}}}, "test")
+    assert view(rail_port(HGX, 5, state="DOWN"), Said(site=named)).rdma is None
+    absent = site.shipped().overlaid({"serving": {"rdma": {"hcas": ["mlx5_77"]}}}, "test")
+    assert "not there: mlx5_77" in str(view(HGX, Said(site=absent)).rdma)
+
+
+def test_without_its_gates_facts_a_node_over_rdma_is_not_accepted() -> None:
+    assert verdict_of(evaluate_node(HGX, OVER)) is Verdict.ACCEPT
+    for facts in (
+        replace(HGX, rdma=GONE), rdma_of(HGX, hcas=GONE), rdma_of(HGX, devices=GONE), replace(HGX, pci=GONE),
+        replace(HGX, network=GONE), rail_port(HGX, 0, state=GONE), rail_port(HGX, 0, phys_state=GONE),
+        rail_port(HGX, 0, rate_bits_per_s=GONE), rail_port(HGX, 0, link_layer=GONE), rail_port(HGX, 0, gids=GONE),
+        rail(HGX, 0, driver=GONE), part(HGX, "gpudirect", dmabuf_symbol=GONE), rail_port(IB, 0, sm_lid=GONE),
+    ):  # fmt: skip
+        assert verdict_of(evaluate_node(facts, OVER)) is Verdict.UNDETERMINED

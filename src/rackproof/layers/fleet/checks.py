@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rackproof.baseline import Baseline
 from rackproof.facts import UnitFacts, gpus, known
-from rackproof.layers.fleet import checks_hosts as checks_hosts
 from rackproof.layers.readings import all_of, same, seen
 from rackproof.layers.words import (
     branch_package,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rackproof.baseline import Baseline
 from rackproof.facts import Fact, NodeFacts, known
-from rackproof.layers.host import checks_state as checks_state
 from rackproof.layers.readings import Reading, all_of, either, of, seen
 from rackproof.layers.words import absence, as_rendered, is_off, on_off, service, service_words, some
 from rackproof.layers.words_system import parameters, system

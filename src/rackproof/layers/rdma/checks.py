@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rackproof.baseline import Baseline
 from rackproof.facts import NodeFacts, known
-from rackproof.layers.rdma import checks_health as checks_health
 from rackproof.layers.readings import Reading, all_of, either, of, same, seen
 from rackproof.layers.words import asked, some, yes_no
 from rackproof.layers.words_rdma import (

@@ -287,7 +287,7 @@ _SOFT_OF_THE_SYSTEM = {
         "nvme_errors", "hung_tasks", "pcie_fatal", "boot", "machine",
     )),
     *(f"rdma.{name}" for name in (
-        "partition_keys", "gpudirect_amd", "peermem_registered", "published_ports", "errors", "flaps", "mtu",
+        "partition_keys", "peermem_registered", "published_ports", "errors", "flaps", "mtu",
         "firmware_uniform", "firmware_floor", "engine_memlock", "shell_memlock", "affinity", "pcie_link", "pcie_errors",
         "max_read_request", "acs", "arp", "software", "gdrdrv",
     )),

@@ -168,9 +168,13 @@ TABLE = {
         ],
     ),
     "rdma.gpudirect_amd": cases(
-        [HGX],
-        [(part(HGX, "gpudirect", dmabuf_symbol=False), "dma-buf in the RDMA core: no")],
-        [part(HGX, "gpudirect", dmabuf_symbol=GONE), replace(HGX, system=GONE)],
+        [HGX, part(HGX, "gpudirect", dmabuf_symbol=False), part(HGX, "gpudirect", peer_memory_symbol=False)],
+        [(part(HGX, "gpudirect", dmabuf_symbol=False, peer_memory_symbol=False), "dma-buf in the RDMA core: no, peer memory")],
+        [
+            part(HGX, "gpudirect", dmabuf_symbol=GONE, peer_memory_symbol=False),
+            part(HGX, "gpudirect", dmabuf_symbol=False, peer_memory_symbol=GONE),
+            replace(HGX, system=GONE),
+        ],
         AMD,
         OVER,
     ),

@@ -125,9 +125,10 @@ def _failed(*found: Reading) -> Reading:
 
 @check("rdma.gpudirect_amd")
 def gpudirect_amd(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    symbol = system(facts, "gpudirect", "dmabuf_symbol")
-    words = seen(symbol, bool, lambda found: f"dma-buf in the RDMA core: {yes_no(found)}")
-    return all_of("dma-buf in the RDMA core", {"path to GPU memory": words})
+    dmabuf, peers = (system(facts, "gpudirect", name) for name in ("dmabuf_symbol", "peer_memory_symbol"))
+    first = seen(dmabuf, bool, lambda found: f"dma-buf in the RDMA core: {yes_no(found)}")
+    second = seen(peers, bool, lambda found: f"peer memory in the RDMA core: {yes_no(found)}")
+    return all_of("dma-buf or peer memory in the RDMA core", {"path to GPU memory": either(first, second)})
 
 
 @check("rdma.peermem")

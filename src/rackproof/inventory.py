@@ -23,6 +23,7 @@ from rackproof.site import Site
 
 Group = tuple[list[tuple[str, dict[str, Any]]], dict[str, Any]]
 
+DOCKER = "@docker/"  # before the name of a running container of this machine
 _plans: list[Plan] = []  # noted by `rack` while an inventory file runs
 
 
@@ -155,10 +156,12 @@ def connection_data(site: Site) -> dict[str, Any]:
     """pyinfra's connector data for a site. Host keys are always checked; a key file that is not there is an error."""
     data: dict[str, Any] = {
         "ssh_user": site.value("ssh", "user"),
-        "ssh_port": site.value("ssh", "port"),
         "ssh_strict_host_key_checking": "yes",
         "_sudo": bool(site.value("ssh", "sudo")),
     }
+    port = site.get("ssh", "port")
+    if port and not sites.is_default(port):  # a port that somebody chose; else that of an ssh config counts, else 22
+        data["ssh_port"] = port.value
     for key, name in (
         ("key_file", "ssh_key"), ("known_hosts_file", "ssh_known_hosts_file"), ("config_file", "ssh_config_file")
     ):
@@ -192,7 +195,8 @@ def load_targets(
     site_file: Path | None = None,
     limit: str | None = None,
 ) -> Plan:
-    """The plan for what stands on a command line: inventory files, nodesets (`root@tray[01-18]`) or `@local`."""
+    """The plan for what stands on a command line: inventory files, nodesets (`root@tray[01-18]`), `@local`, or
+    `@docker/NAME` for a running container of this machine."""
     files = [target for target in targets if target.endswith(".py")]
     plans = [run_inventory(Path(target)) if Path(target).is_file() else _no_file(target) for target in files]
     names = [target for target in targets if target not in files]
@@ -217,6 +221,10 @@ def _named(targets: Sequence[str], hardware: str | None, layout: str | None, sit
         if target == "@local":
             nodes.append(planned(target, site, hardware, layout))
             continue
+        if target.startswith(DOCKER):
+            for name in expand(target.removeprefix(DOCKER), "command line"):
+                nodes.append(planned(DOCKER + name, site, hardware, layout, _container(name)))
+            continue
         user, at, rest = target.rpartition("@")
         if at and not re.fullmatch(r"[^\s@,\[\]]+", user):
             raise InputError("command line", f"{target!r} names no node", "one user@ before a nodeset, or @local")
@@ -224,6 +232,12 @@ def _named(targets: Sequence[str], hardware: str | None, layout: str | None, sit
             connection = {**connection_data(site), **({"ssh_user": user} if at else {}), "ssh_hostname": name}
             nodes.append(planned(name, site, hardware, layout, connection))
     return Plan(tuple(nodes))
+
+
+def _container(name: str) -> dict[str, Any]:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+        raise InputError("command line", f"{DOCKER}{name} names no container", f"{DOCKER} and the name of a running container")
+    return {"docker_identifier": name}
 
 
 def planned(

@@ -52,6 +52,11 @@ class Site:
         return Site({**self.cells, **{key: Cell(value, source) for key, value in _flatten(values, ())}})
 
 
+def is_default(cell: Cell[Any]) -> bool:
+    """Whether a value is what ships with the package, which nobody chose."""
+    return cell.source.startswith(f"{SHIPPED.parent.name}/{SHIPPED.name}:")
+
+
 def load(folder: Path, groups: Sequence[str]) -> Site:
     """The site of a host in `groups` (most general first), on top of the defaults that ship with the package.
 

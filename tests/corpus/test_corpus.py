@@ -27,6 +27,7 @@ from rackproof.evidence.tools import (
 )
 from rackproof.evidence.tools.values import load_object
 from rackproof.facts import Gpu, ImexDomain, Missing, SmiFacts
+from rackproof.facts_gpu import GpuDetail
 
 CORPUS = Path(os.environ.get("RACKPROOF_CORPUS") or Path(__file__).resolve().parents[3] / "shared" / "corpus")
 
@@ -323,3 +324,27 @@ def test_os_releases(number: str, os_id: str, version: str) -> None:
 def test_cmdlines() -> None:
     assert "init_on_alloc=0" in host.parse_cmdline(read("proc-cmdline/003"))
     assert "module_blacklist=nouveau" in host.parse_cmdline(read("proc-cmdline/004"))
+
+
+def detail(gpu: Gpu) -> GpuDetail:
+    assert isinstance(gpu.detail, GpuDetail)
+    return gpu.detail
+
+
+def test_gpu_detail() -> None:
+    gb200 = [detail(gpu) for gpu in smi("005").gpus]
+    assert {(one.pci_id, one.subsystem_id, one.addressing_mode, one.c2c) for one in gb200} == {
+        ("10de:2941", "10de:2046", "ATS", True)
+    }
+    assert {(one.fabric_bandwidth, one.fabric_route_unhealthy, one.unrepairable_memory) for one in gb200} == {("Full", False, False)}
+    assert {one.slot for one in gb200} == {14} and {one.protected_bytes for one in gb200} == {0}
+    assert gb200[0].fabric_incorrect_configuration == Missing("fabric/health/incorrect_configuration: N/A")
+    assert (gb200[0].temperature_c, gb200[0].temperature_margin_c, gb200[0].power_max_w) == (27.0, 60.0, 1200.0)
+    b200 = detail(smi("004").gpus[0])
+    assert (b200.c2c, b200.addressing_mode, b200.fabric_access_timeout_recovery) == (False, "None", False)
+    assert b200.fabric_bandwidth == Missing("fabric/health/bandwidth: N/A")
+    assert (b200.memory_reserved_bytes, b200.memory_used_bytes) == (728 * MIB, 0)
+    assert detail(smi("010").gpus[0]).fabric_incorrect_configuration == "None"
+    t4 = detail(smi("017").gpus[0])
+    assert (t4.power_max_w, t4.sync_boost, t4.gsp_firmware) == (70.0, False, "515.105.01")
+    assert isinstance(detail(smi("009").gpus[1]).memory_used_bytes, Missing)  # a lost GPU

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,10 @@ import pytest
 from test_corpus import CORPUS, MIB
 from test_corpus import PARSERS as FIRST_PARSERS
 
+from rackproof.commands.parse import TOOLS
 from rackproof.evidence.tools import (
     cpu,
     fabric_manager,
-    imex,
     kernel_events,
     kernels,
     nvidia_nvlink,
@@ -240,15 +241,14 @@ def test_summary(capsys: pytest.CaptureFixture[str]) -> None:
     """Facts, reasoned unknowns and what is not read, per tool; every parser meets every file and none raises."""
     parsers: dict[str, Callable[[str], Any]] = {**FIRST_PARSERS, **{name: parse for name, (parse, _) in EXPECTED.items()}}
     parsers["nvidia-smi-misc"] = nvidia_smi_table.parse_list
-    extra = (imex.parse_config, package_policy.parse_policy, package_policy.parse_apt_config, kernels.parse_dkms_status,
-             nvidia_topo.parse_p2p, nvidia_nvlink.parse_errors, system.parse_meminfo, fabric_manager.parse_config)  # fmt: skip
+    every = {getattr(import_module(f"rackproof.evidence.tools.{module}"), function) for module, function in TOOLS.values()}
     lines = []
     for folder in sorted(path for path in CORPUS.iterdir() if path.is_dir()):
         counts: Counter[str] = Counter()
         assert folder.name in {*parsers, *NOT_READ, *ELSEWHERE}, f"nobody decided about {folder.name}"
         for path in files(folder.name):
             text = text_of(path)
-            for parse in (*parsers.values(), *extra):
+            for parse in {*parsers.values(), *every}:
                 parse(text[:60_000])
             if folder.name in parsers:
                 counts["unknown" if isinstance(parsers[folder.name](text), Missing) else "facts"] += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from rackproof.commands.output import say
@@ -15,7 +15,7 @@ NAMES_CHARS = 48
 
 
 class Event(Protocol):
-    """What rackproof.evidence.collect reports: kind is connecting, read, failed or done (of all; no node)."""
+    """What rackproof.evidence.collect reports: kind is connecting, retrying, read, failed or done (of all; no node)."""
 
     @property
     def kind(self) -> str: ...
@@ -30,14 +30,19 @@ class Tally:
 
     def __init__(self, nodes: Sequence[str]) -> None:
         self.waiting = dict.fromkeys(nodes)
+        self.again: dict[str, None] = {}  # of those, the ones whose connection is tried again
         self.total = len(nodes)
         self.read = self.failed = 0
 
     def note(self, event: Event) -> str:
-        """Count an event; the line that says a node is finished, or "" for any other event."""
-        if event.kind not in ("read", "failed") or event.node not in self.waiting:
+        """Count an event; the line that says a node is finished or tried again, or "" for any other event."""
+        if event.kind not in ("read", "failed", "retrying") or event.node not in self.waiting:
             return ""
-        del self.waiting[event.node]
+        if event.kind == "retrying":
+            self.again[event.node] = None
+        else:
+            del self.waiting[event.node]
+            self.again.pop(event.node, None)
         self.read += event.kind == "read"
         self.failed += event.kind == "failed"
         detail = clean(event.detail)
@@ -47,9 +52,14 @@ class Tally:
         done = f"{self.read} read" + (f", {self.failed} failed" if self.failed else "")
         if not self.waiting:
             return done
-        names = fold(self.waiting)
-        short = names if len(names) <= NAMES_CHARS else f"{len(self.waiting)} nodes"
-        return f"{done}, waiting for {short}"
+        again = f", connecting again to {_short(self.again)}" if self.again else ""
+        return f"{done}, waiting for {_short(self.waiting)}{again}"
+
+
+def _short(nodes: Iterable[str]) -> str:
+    listed = list(nodes)
+    names = fold(listed)
+    return names if len(names) <= NAMES_CHARS else f"{len(listed)} nodes"
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ TARGETS = click.argument("targets", metavar="TARGET...", nargs=-1, required=True
 def verify(targets: tuple[str, ...], chosen: Inputs, how: Reading, wanted: Outputs) -> int:
     """Read nodes, judge them, report.
 
-    TARGET is an inventory file (inventories/gb300.py), a nodeset (root@tray[01-18]) or @local.
+    TARGET is an inventory file (inventories/gb300.py), a nodeset (root@tray[01-18]), @local, or @docker/NAME.
 
     Exit code: 0 accept, 1 reject, 2 undetermined, 3 the tool or its input failed, 4 unsupported (self-build).
     """

@@ -28,7 +28,7 @@ from rackproof.site import Site
 
 @dataclass(frozen=True)
 class Event:
-    """Progress: `kind` is connecting, read, failed or done."""
+    """Progress: `kind` is connecting, retrying (the connection), read, failed or done."""
 
     kind: str
     node: str

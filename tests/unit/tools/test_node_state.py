@@ -11,7 +11,20 @@ from test_tool_scripts import SHELLS, command, run, tool
 from tool_evidence import evidence, gpu_xml, healthy, reason, smi_xml
 from tool_system import SMART, STATE, shown
 
-from rackproof.evidence.tools import container, host, imex, kernel_events, node_state, nvidia_driver, nvidia_smi, nvme
+from rackproof.evidence.tools import (
+    amd,
+    container,
+    host,
+    imex,
+    kernel_events,
+    kernel_log,
+    lspci,
+    node_state,
+    nvidia_driver,
+    nvidia_smi,
+    nvidia_topo,
+    nvme,
+)
 from rackproof.facts import Gpu, SmiFacts
 from rackproof.facts_gpu import GpuDetail
 from rackproof.facts_state import BlockedProcess, DaemonLimits, Listener, NodeState, ServingUnit
@@ -43,7 +56,7 @@ def test_healthy_state() -> None:
         ("blocked", "processes=412 first=1", "processes=3 first=0", "only the processes of the user"),
         ("blocked", "processes=412 first=1", "", "cut off"),
         ("blocked", "D 77 0", "D x 0", "holds"),
-        ("daemons", "= limits dockerd 900", "= limits", "limits of dockerd could not be read"),
+        ("daemons", "/proc/900/limits", "/proc/9000/limits", "limits of dockerd could not be read"),
         ("listening", "0100007F:1F90", "0100007F1F90", "holds"),
         ("listening", "lines=9", "", "cut off"),
         ("listening", "= /proc/net/tcp\n", "- /proc/net/tcp\n= x\n", "does not exist"),
@@ -69,7 +82,7 @@ def test_a_name_that_does_not_resolve() -> None:
 
 UNITS_OUT = r"""
 printf 'a.service loaded active running A\n\342\227\217 b.service loaded failed failed B thing\n'
-printf 'rackproof-x.service loaded activating auto-restart Kimi\n'"""
+printf 'rackproof-mi355x-tp8.service loaded activating auto-restart Kimi\n'"""
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -80,7 +93,7 @@ def test_this_machine(tmp_path: Path, shell: str) -> None:
         found = state(run(command("node_state").script, tmp_path, shell).text)
         assert Listener("127.0.0.1", server.getsockname()[1]) in (found.listening if isinstance(found.listening, tuple) else ())
     assert found.failed_units == ("b.service",)
-    assert found.serving_units == (ServingUnit("rackproof-x.service", "loaded", "activating", "auto-restart"),)
+    assert found.serving_units == (ServingUnit("rackproof-mi355x-tp8.service", "loaded", "activating", "auto-restart"),)
     assert isinstance(found.daemons, dict)
     tool(tmp_path, "systemctl", "echo 'System has not been booted with systemd as init system' >&2; exit 1")
     broken = state(run(command("node_state").script, tmp_path, shell).text)
@@ -159,6 +172,14 @@ def test_disks_and_tasks_that_hang(tmp_path: Path) -> None:
     assert found.nvme_errors[1].endswith("controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0xffff")
     assert found.hung_tasks == ("kworker/u8:3",)
     assert [line.split()[0] for line in found.pcie_fatal] == ["pcieport", "nvidia"]
+
+
+def test_a_number_that_is_too_long_is_not_cut() -> None:
+    """The first or last digits of a longer number are a number nobody printed."""
+    assert kernel_log.parse_xids("NVRM: Xid (PCI:0000:01:00): 0000100000, x") == ()
+    assert amd.parse_ras("amdgpu 0000:01:00.0: amdgpu: 1234567890123456789 correctable hardware errors detected") == ()
+    assert reason(lspci.parse_links("LnkSta:\tSpeed 16GT/s, Width x160"))
+    assert reason(nvidia_topo.parse_topo("\tGPU0001\nGPU1\t X \n"))
 
 
 # --- the driver and the engine

@@ -131,9 +131,10 @@ NVLINK_ERRORS = "".join(
 )
 
 STATE = (
-    shown("units", "rackproof-gb300-tp8.service loaded active running\nfoo.service loaded failed failed\nrc=0\nunits=212")
+    shown("units", "rackproof-gb300-tp8.service loaded active running\nrackproof-drift.service loaded inactive dead\nfoo.service loaded failed failed\nrc=0\nunits=212")
     + shown("processes", "D 77 0 nvidia-smi\nP 900 dockerd\nprocesses=412 first=1")
-    + shown("limits dockerd 900", "Max locked memory         8388608     8388608     bytes\nMax open files     1048576    1048576    files")
+    + shown("limits", "/proc/900/limits:Max locked memory         8388608     8388608     bytes\n"
+            "/proc/900/limits:Max open files     1048576    1048576    files")
     + shown("/proc/net/tcp", "0100007F:1F90\n00000000:0016\nlines=9")
     + shown("/proc/net/tcp6", "00000000000000000000000000000000:0016\nlines=3")
     + ".\n"

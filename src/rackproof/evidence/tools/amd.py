@@ -64,9 +64,9 @@ COMMANDS = (Command("amd", script(_SCRIPT)),)
 _LINE = re.compile(r"(?:amdgpu(?: ([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]))?:|\[amdgpu\]\] \*ERROR\*) (.*)")
 # What the driver writes: amdgpu_ras.c, amdgpu_umc.c, amdgpu_job.c, amdgpu_device.c.
 _RAS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("uncorrectable", re.compile(r"([0-9]{1,18}) (?:new )?uncorrectable hardware errors? detected")),
-    ("correctable", re.compile(r"([0-9]{1,18}) (?:new )?correctable hardware errors? detected")),
-    ("deferred", re.compile(r"([0-9]{1,18}) (?:new )?deferred hardware errors? detected")),
+    ("uncorrectable", re.compile(r"(?<![0-9])([0-9]{1,18}) (?:new )?uncorrectable hardware errors? detected")),
+    ("correctable", re.compile(r"(?<![0-9])([0-9]{1,18}) (?:new )?correctable hardware errors? detected")),
+    ("deferred", re.compile(r"(?<![0-9])([0-9]{1,18}) (?:new )?deferred hardware errors? detected")),
     ("poison", re.compile(r"[Pp]oison is (?:created|consumed)")),
     ("bad-pages", re.compile(r"Saved bad pages ([0-9]{1,9}) reaches threshold|RAS records:? ([0-9]{1,9}) exceeds")),
     ("fatal", re.compile(r"Fatal error|uncorrectable hardware error.*detected!|device lost from bus", re.IGNORECASE)),

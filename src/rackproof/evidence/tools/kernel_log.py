@@ -58,7 +58,7 @@ _HEADER = re.compile(
 )
 _SOURCES = {"journalctl": "journalctl -k", "dmesg": "dmesg"}
 # (PCI:0000:34:00): 79, ...   (PCI:0000:01:00 GPU-I:05): 94, ...   (0000:34:00.0): 79   SXid is another thing
-_XID = re.compile(r"\bXid \((?:PCI:)?([0-9A-Fa-f:.]{5,20})(?: [^)]{0,40})?\): *([0-9]{1,6})(?:,\s*(.*))?")
+_XID = re.compile(r"\bXid \((?:PCI:)?([0-9A-Fa-f:.]{5,20})(?: [^)]{0,40})?\): *([0-9]{1,6})(?![0-9])(?:,\s*(.*))?")
 
 
 def kernel_log(evidence: Evidence) -> Fact[KernelLogFacts]:

@@ -29,8 +29,8 @@ COMMANDS = (Command("pci_bridges", _SCRIPT, requires="lspci", root=Root.NEEDED),
 _ADDRESS = r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 _DEVICE = re.compile(rf"((?:{_ADDRESS}/)*(?:[0-9a-f]{{2}}\.[0-7]/)*)({_ADDRESS}) (\S.*)", re.IGNORECASE)
 _ENDING = re.compile(r"(?:\s*\((?:rev [0-9a-f]{2}|prog-if [^()]*(?:\[[^\]]*\])?)\))+$")
-_LNKSTA = re.compile(r"LnkSta:\s*Speed ([0-9.]{1,5})GT/s(?: \((\w+)\))?, Width x([0-9]{1,2})(?: \((\w+)\))?")
-_LNKCAP = re.compile(r"LnkCap:\s*(?:Port #[0-9]+, )?Speed ([0-9.]{1,5})GT/s, Width x([0-9]{1,2})")
+_LNKSTA = re.compile(r"LnkSta:\s*Speed ([0-9.]{1,5})GT/s(?: \((\w+)\))?, Width x([0-9]{1,2})(?![0-9])(?: \((\w+)\))?")
+_LNKCAP = re.compile(r"LnkCap:\s*(?:Port #[0-9]+, )?Speed ([0-9.]{1,5})GT/s, Width x([0-9]{1,2})(?![0-9])")
 _BITS = re.compile(r"(ACSCtl|UESta|CESta):\s*(.*)")
 _READ = re.compile(r"MaxPayload ([0-9]{2,4}) bytes, MaxReadReq ([0-9]{2,4}) bytes")
 _DENIED = Missing("lspci: access denied (it needs root)")

@@ -35,9 +35,11 @@ if command -v systemctl >/dev/null; then
 else printf '%s\n' '- {UNITS}'; fi
 look() {{
   cat /proc/[0-9]*/stat 2>/dev/null | awk '
-    {{ n++; rest = name = $0; sub(/.*[)] /, "", rest); split(rest, f, " ") }}
-    {{ sub(/^[0-9]+ [(]/, "", name); sub(/[)] [^)]*$/, "", name) }}
+    {{ n++ }}
     $1 == 1 {{ first = 1 }}
+    !/[)] D / && !/ [(]({"|".join(DAEMONS)})[)] / {{ next }}
+    {{ rest = name = $0; sub(/.*[)] /, "", rest); split(rest, f, " ") }}
+    {{ sub(/^[0-9]+ [(]/, "", name); sub(/[)] [^)]*$/, "", name) }}
     f[1] == "D" {{ print "|D", $1, (f[2] == 2 || $1 == 2), name }}
     name ~ /^({"|".join(DAEMONS)})$/ {{ print "|P", $1, name }}
     END {{ print "|processes=" n + 0, "first=" first + 0 }}'
@@ -52,11 +54,10 @@ case $seen in *'|D '*)
   done) ;;
 esac
 printf '= {STAT}\n%s\n' "$seen"
-printf '%s\n' "$seen" | while read -r kind pid name; do
-  [ "$kind" = '|P' ] || continue
-  limits=$(grep -E '^Max (locked memory|open files) ' "/proc/$pid/limits" 2>/dev/null) || continue
-  printf '= {LIMITS} %s %s\n%s\n' "$name" "$pid" "$(printf '%s\n' "$limits" | sed 's/^/|/')"
-done
+files=$(printf '%s\n' "$seen" | sed -n 's,^|P \([0-9]*\) .*,/proc/\1/limits,p')
+if [ -n "$files" ]; then
+  printf '= {LIMITS}\n%s\n' "$(grep -E '^Max (locked memory|open files) ' $files /dev/null 2>/dev/null | sed 's/^/|/')"
+fi
 for f in {TCP} {TCP6}; do
   if [ -r "$f" ]; then
     printf '= %s\n%s\n' "$f" "$(awk 'NR > 1 && $4 == "0A" {{ print "|" $2 }} END {{ print "|lines=" NR }}' "$f")"
@@ -76,8 +77,9 @@ COMMANDS = (
 )
 
 _UNIT = re.compile(r"(\S+\.[a-z]+) (\S+) (\S+) (\S+)")
+_SERVING = re.compile(r"rackproof-[a-z]{1,2}[0-9]+[a-z]*-.+\.service")  # named after a layout: rackproof-gb300-tp8
 _BLOCKED = re.compile(r"D ([0-9]{1,10}) ([01]) (.{1,64})")
-_DAEMON = re.compile(rf"{LIMITS} (\S{{1,16}}) ([0-9]{{1,10}})")
+_DAEMON = re.compile(r"P ([0-9]{1,10}) (\S{1,16})")
 _SOCKET = re.compile(r"([0-9A-F]{8}|[0-9A-F]{32}):([0-9A-F]{4})")
 _ADDRESS = re.compile(r"([0-9A-Fa-f.:]{2,45})(?:%\S+)?\s+(?:STREAM|DGRAM|RAW)\b")
 
@@ -89,7 +91,7 @@ def state(evidence: Evidence) -> Fact[NodeState]:
     units = _units(group)
     return NodeState(
         failed_units=units if isinstance(units, Missing) else tuple(u.name for u in units if u.active == "failed"),
-        serving_units=units if isinstance(units, Missing) else tuple(u for u in units if u.name.startswith("rackproof-")),
+        serving_units=units if isinstance(units, Missing) else tuple(u for u in units if _SERVING.fullmatch(u.name)),
         blocked=_blocked(group),
         daemons=_daemons(group),
         listening=_listening(group),
@@ -145,15 +147,15 @@ def _daemons(group: Group) -> Fact[Mapping[str, DaemonLimits]]:
     lines = _processes(group)
     if isinstance(lines, Missing):
         return lines
+    running = sorted((int(m[1]), m[2]) for line in lines if (m := _DAEMON.fullmatch(line)))
+    text = group.text(LIMITS)
+    rows = re.findall(r"^/proc/([0-9]{1,10})/limits:(.*)$", text if isinstance(text, str) else "", re.MULTILINE)
     found: dict[str, DaemonLimits] = {}
-    for path, text in group.entries.items():
-        match = _DAEMON.fullmatch(path)
-        if not match or not isinstance(text, str):
-            continue
-        pid, known = int(match[2]), found.get(match[1])
-        if known is None or pid < known.pid:
-            found[match[1]] = DaemonLimits(pid, parse_limit(text, "memlock"), parse_limit(text, "nofile"))
-    unread = sorted({line.split(" ", 2)[2] for line in lines if re.fullmatch(r"P [0-9]+ \S+", line)} - set(found))
+    for pid, name in running:
+        own = "\n".join(row for at, row in rows if int(at) == pid)
+        if own and name not in found:
+            found[name] = DaemonLimits(pid, parse_limit(own, "memlock"), parse_limit(own, "nofile"))
+    unread = sorted({name for _, name in running} - set(found))
     return Missing(f"limits of {one_line(unread[0])} could not be read") if unread else found
 
 

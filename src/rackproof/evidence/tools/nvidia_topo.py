@@ -62,7 +62,7 @@ def parse_topo(text: str) -> Fact[Mapping[tuple[int, int], str]]:
     header = next((line for line in lines if _HEADER.match(line)), None)
     if header is None:
         return Missing(f"nvidia-smi topo -m printed no matrix: {one_line(text) or 'empty'}")
-    columns = [int(number) for number in re.findall(r"\bGPU([0-9]{1,3})", header)]
+    columns = [int(number) for number in re.findall(r"\bGPU([0-9]{1,3})(?![0-9])", header)]
     rows = {}
     for line in lines:
         row = _ROW.match(line)

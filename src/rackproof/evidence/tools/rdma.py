@@ -229,5 +229,5 @@ def _pkeys(raw: str | None) -> Fact[tuple[int, ...]]:
 
 
 def _errors(raw: str | None) -> Fact[dict[str, int]]:
-    pairs = re.findall(r"([a-z_]{1,40})=([0-9]{1,20})(?: |$)", raw or "")
+    pairs = re.findall(r"(?<![a-z_])([a-z_]{1,40})=([0-9]{1,20})(?: |$)", raw or "")
     return {name: int(count) for name, count in pairs} or Missing("the port shows no error counters")

@@ -152,6 +152,7 @@ def _proc_gpus(folder: Path, node: Json, gpus: list[Json] | None) -> None:
 def _sysfs(sim: Path, node: Json) -> None:
     vendor, product = node["system"]["vendor"], node["system"]["product"]
     board = {"sys_vendor": vendor, "board_vendor": vendor, "chassis_vendor": "rackproof lab", "product_name": product}
+    board |= {"product_serial": f"LAB-{node['gpus'][0]['serial']}", "bios_version": "rackproof lab"}
     for name, value in board.items():
         replace(sim / "class/dmi/id" / name, value + "\n")
     (sim / "bus/pci/devices").mkdir(parents=True, exist_ok=True)

@@ -3,15 +3,84 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from rackproof.resolving import Resolving
 
 
 @dataclass(frozen=True)
 class SystemBaseline:
-    """Values of rules/system.yaml and of the hardware profile."""
+    """Values of rules/system.yaml for one platform. None, or (): nothing is asked of it."""
+
+    across_nodes: bool  # the layout takes several nodes, which meet over the network
+    cmdline_required: tuple[str, ...]
+    cmdline_banned: tuple[str, ...]
+    iommu_passthrough: tuple[str, ...]  # any of these tokens
+    numa_balancing: str | None
+    governor: str
+    transparent_hugepages: tuple[str, ...]
+    page_size_bytes: int | None
+    gpu_numa_node_bytes: int | None
+    shared_memory_bytes_min: int
+    shared_memory_bytes: int
+    shared_memory_free_fraction: float
+    host_memory_bytes: int | None  # None in a simulation, whose hosts have the memory of the machine they are on
+    hugepages_bytes_max: int
+    open_files_min: int
+    clock_offset_s_max: float
+    memory_outlier_fraction: float
+    watched_units: tuple[str, ...]
+    ports: tuple[int, ...]  # that serving will listen on, on some node of the unit
+
+
+def platform(r: Resolving) -> str:
+    """The key of rules that differ: grace (NVIDIA on Arm), hgx (NVIDIA on x86) or amd."""
+    if r.hardware.vendor == "amd":
+        return "amd"
+    architecture = r.site.get("simulation", "architecture") or r.hardware.cpu_architecture
+    return "grace" if architecture.value == "aarch64" else "hgx"
 
 
 def system_baseline(r: Resolving) -> SystemBaseline:
-    r.notes["system"] = r.notes["hardware"]
-    return SystemBaseline()
+    def rule(name: str) -> Any:
+        return r.rule(f"system.{name}", "system", name)
+
+    def of_platform(name: str, otherwise: Any = None) -> Any:
+        return rule(name).get(kind, otherwise)
+
+    kind = platform(r)
+    simulated = any(key[0] == "simulation" for key in r.site.cells)
+    r.notes["system.across_nodes"] = r.layout.source
+    memory = r.rule("system.host_memory_bytes", "system", "host_memory_bytes_per_gpu")
+    return SystemBaseline(
+        across_nodes=r.layout.nodes > 1,
+        cmdline_required=tuple(of_platform("cmdline_required", ())),
+        cmdline_banned=rule("cmdline_banned"),
+        iommu_passthrough=rule("iommu_passthrough"),
+        numa_balancing=of_platform("numa_balancing"),
+        governor=rule("governor"),
+        transparent_hugepages=tuple(of_platform("transparent_hugepages", ())),
+        page_size_bytes=of_platform("page_size_bytes"),
+        gpu_numa_node_bytes=of_platform("gpu_numa_node_bytes"),
+        shared_memory_bytes_min=rule("shared_memory_bytes_min"),
+        shared_memory_bytes=rule("shared_memory_bytes"),
+        shared_memory_free_fraction=rule("shared_memory_free_fraction"),
+        host_memory_bytes=None if simulated else memory * r.hardware.gpus_per_node.value,
+        hugepages_bytes_max=rule("hugepages_bytes_max"),
+        open_files_min=rule("open_files_min"),
+        clock_offset_s_max=rule("clock_offset_s_max"),
+        memory_outlier_fraction=rule("memory_outlier_fraction"),
+        watched_units=rule("watched_units"),
+        ports=_ports(r),
+    )
+
+
+def _ports(r: Resolving) -> tuple[int, ...]:
+    """Those of the strategy: one server, or prefill and decode; and where nodes meet."""
+    names = ["prefill", "decode", "nixl_prefill", "nixl_decode"] if r.layout.strategy == "pd_cluster" else ["serve"]
+    if r.layout.nodes > 1:
+        names.append("master")
+    known = r.settings().ports
+    cells = [r.site.get("serving", "ports", name) or known[name] for name in names]
+    r.notes["system.ports"] = ", ".join(dict.fromkeys(cell.source for cell in cells))
+    return tuple(cell.value for cell in cells)

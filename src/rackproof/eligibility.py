@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rackproof import hardware as profiles
+from rackproof.baseline_rdma import crosses_by_rdma
 from rackproof.eligibility_nodes import Clique, NodeView
 from rackproof.facts import Fact, Missing
 from rackproof.hardware import Hardware
@@ -147,7 +148,10 @@ class _Asked:
             return []
         if self.layout.fabric == "rdma":
             return [_all("fabric", self.chosen, lambda node: _works(node.rdma, "RDMA"))]
-        return [_one_clique(self.chosen, self.layout), _all("fabric", self.chosen, lambda n: _imex(n, self.layout))]
+        parts = [_one_clique(self.chosen, self.layout), _all("fabric", self.chosen, lambda n: _imex(n, self.layout))]
+        if crosses_by_rdma(self.layout):  # KV cache between prefill and decode, beside the NVLink traffic of each role
+            parts.append(_all("fabric", self.chosen, lambda node: _works(node.rdma, "RDMA")))
+        return parts
 
     def _storage(self) -> list[Part]:
         timeout = self.recipe.footprint.ready_timeout_s.value
@@ -175,7 +179,7 @@ def _rank(node: NodeView, layout: Layout, profile: Hardware) -> tuple[int, int, 
     answers = [_gpu_count(node, profile)[0], _architecture(node, profile)[0]]
     if layout.fabric == "mnnvl" and layout.nodes > 1:
         answers += [_imex(node, layout)[0], YES if isinstance(node.clique, tuple) else NO if node.clique is None else UNKNOWN]
-    if layout.fabric == "rdma":
+    if crosses_by_rdma(layout):
         answers.append(_works(node.rdma, "RDMA")[0])
     unread = isinstance(node.memory_bytes, Missing)
     worse = sum({YES: 0, UNKNOWN: 1, NO: 100}[answer] for answer in answers) + unread

@@ -5,13 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rackproof import hardware as profiles
+from rackproof import recipes
+from rackproof import site as sites
+from rackproof.baseline import Baseline, resolve
+from rackproof.baseline_rdma import crosses_by_rdma
+from rackproof.errors import InputError
 from rackproof.facts import Fact, Gpu, Missing, NodeFacts
 from rackproof.facts_amd import AmdGpu
+from rackproof.layers.readings import of
 from rackproof.layers.words import clique_of, is_clique
+from rackproof.site import Site
+from rackproof.verdict.evaluate import evaluate_layer
+from rackproof.verdict.model import Status
 
 Clique = tuple[int, str]  # clique id, cluster UUID
 _NOT_READ = Missing("not read")
-NO_RDMA = Missing("whether RDMA between nodes works is not judged by this version")
+NO_RDMA = Missing("no node was read, so whether RDMA between nodes works is not known")
 NO_RATE = Missing("the read rate of the weights' storage is not in the evidence")
 
 
@@ -41,6 +50,7 @@ class Said:
     memory_bytes: int | None = None
     read_rate_bytes_per_s: float | None = None
     architecture: str | None = None  # that a simulated site plays
+    site: Site | None = None  # which RDMA ports and which interface count; None: nobody says
 
 
 def view(facts: NodeFacts, said: Said) -> NodeView:
@@ -60,6 +70,7 @@ def view(facts: NodeFacts, said: Said) -> NodeView:
         clique=listed if isinstance(listed, Missing) else _clique(listed),
         imex=_imex(facts),
         imex_peers=domain if isinstance(domain, Missing) else len({peer.host for peer in domain.peers}),
+        rdma=_rdma(facts, hardware, said.site or sites.shipped()),
         read_rate_bytes_per_s=NO_RATE if said.read_rate_bytes_per_s is None else said.read_rate_bytes_per_s,
         expected_architecture=said.architecture,
         simulated=isinstance(facts.host.simulated, str),
@@ -130,6 +141,30 @@ def _clique(listed: tuple[Gpu | AmdGpu, ...]) -> Fact[Clique | None]:
             return clique
         found.add(clique)
     return found.pop() if len(found) == 1 and all(map(is_clique, found)) else None
+
+
+def _rdma(facts: NodeFacts, hardware: Fact[str], site: Site) -> Fact[str | None]:
+    """What the gates of layer rdma say, asked as for a layout whose nodes talk by RDMA."""
+    baseline = of(hardware, lambda product: _over_rdma(product, site))
+    if isinstance(baseline, Missing):
+        return baseline
+    gates = [outcome for outcome in evaluate_layer("rdma", facts, baseline) if outcome.decides]
+    failed = [f"{outcome.requirement.title}: {outcome.observed}" for outcome in gates if outcome.status is Status.FAIL]
+    unread = [outcome.reason for outcome in gates if outcome.status in (Status.UNKNOWN, Status.BLOCKED)]
+    return failed[0] if failed else Missing(unread[0]) if unread else None
+
+
+def _over_rdma(product: str, site: Site) -> Fact[Baseline]:
+    recipe_cell = site.require("recipe")
+    layouts = recipes.load(recipe_cell.value, recipe_cell.source).layouts.values()
+    fitting = [one for one in layouts if one.hardware == product and one.tier != "rejected" and crosses_by_rdma(one)]
+    if not fitting:
+        return Missing(f"the recipe has no layout of {product} whose nodes talk by RDMA")
+    try:
+        allowing = site.overlaid({"allow_derived": True}, "eligible")
+        return resolve(allowing, hardware_id=product, layout_id=fitting[0].id)
+    except InputError as error:
+        return Missing(str(error))
 
 
 def _imex(facts: NodeFacts) -> Fact[str | None]:

@@ -8,7 +8,7 @@ A check gets at a value with `known`, which raises for `Missing`; the evaluator 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rackproof.errors import MissingFact
@@ -269,6 +269,7 @@ class UnitFacts:
     name: str
     declared: tuple[str, ...]
     nodes: Mapping[str, Fact[NodeFacts]]  # Missing: declared, and not read (unreachable, or no evidence given)
+    others: Mapping[str, NodeFacts] = field(default_factory=dict)  # read in the same run: a node must not count twice
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,8 @@ def _fleet(
         for name in unit.nodes:
             read = facts[name]
             nodes[name] = read if not isinstance(read.evidence, Missing) else Missing(read.evidence.reason)
-        outcomes += evaluate_unit(UnitFacts(unit.name, unit.nodes, nodes), baseline)
+        others = {name: read for name, read in facts.items() if name not in nodes}
+        outcomes += evaluate_unit(UnitFacts(unit.name, unit.nodes, nodes, others), baseline)
     if not plan.units and not outcomes:
         outcomes += _no_unit(plan, baselines)
     return outcomes

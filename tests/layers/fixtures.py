@@ -29,8 +29,10 @@ from rackproof.facts import (
     Unit,
     UnitFacts,
 )
-from rackproof.facts_system import AptFacts, SystemFacts
+from rackproof.facts_system import AptFacts
 from rackproof.managed import managed_files
+
+from . import fixtures_rdma, fixtures_system
 
 DRIVER = "580.126.20"
 GONE = Missing("this was taken away by the test")
@@ -91,11 +93,14 @@ def node(hardware: str = "gb300", name: str = "tray01") -> NodeFacts:
             pci_gpus=PCI[hardware],
             pci_ids=(DEVICE[hardware],) * len(PCI[hardware]),
         ),
-        smi=SmiFacts(DRIVER, "13.0", len(PCI[hardware]), _gpus(hardware)),
+        smi=SmiFacts(DRIVER, "13.0", len(PCI[hardware]), _gpus(hardware, name)),
         nvlink=_nvlink(hardware),
         kernel_log=KernelLogFacts(4711, "journalctl -k", ()),
         runtime=_runtime(hardware),
-        system=SystemFacts(apt=AptFacts({"Update-Package-Lists": "1", "Unattended-Upgrade": "1"}, (), True)),
+        system=fixtures_system.system(hardware),
+        rdma=fixtures_rdma.rdma(len(PCI[hardware]), name),
+        network=fixtures_rdma.network(len(PCI[hardware]), name),
+        pci=fixtures_rdma.pci(PCI[hardware]),
         evidence="e" * 64,
     )
 
@@ -114,12 +119,12 @@ def _host(hardware: str, name: str) -> HostFacts:
     return HostFacts(
         hostname=name,
         boot_id=f"boot-of-{name}",
-        kernel="6.8.0-1028-nvidia-64k",
+        kernel=fixtures_system.KERNEL,
         architecture="aarch64" if tray else "x86_64",
         os_id="ubuntu",
         os_version="24.04",
         product_name="a server",
-        cmdline=("ro", "quiet"),
+        cmdline=fixtures_system.GRACE_CMDLINE if tray else fixtures_system.X86_CMDLINE,
         page_size_bytes=65536,
         is_root=True,
         simulated=None,
@@ -133,17 +138,19 @@ def _host(hardware: str, name: str) -> HostFacts:
         files={file.path: ManagedFile(file.path, file.sha256) for file in managed_files(wanted)},
         stamp={"baseline": wanted.hash},
         addresses=(f"10.1.0.{name[-1]}", "fe80::1"),
+        uptime_s=86400.0,
+        dmi=fixtures_system.dmi(name),
     )
 
 
-def _gpus(hardware: str) -> tuple[Gpu, ...]:
+def _gpus(hardware: str, name: str) -> tuple[Gpu, ...]:
     tray = hardware == "gb300"
     return tuple(
         Gpu(
             index=index,
             pci_address=address,
             product=PRODUCT[hardware],
-            uuid=f"GPU-{index}",
+            uuid=f"GPU-{name}-{index}",
             serial=f"16{index}",
             vbios="97.10.4A.00.05",
             memory_bytes=MEMORY_MIB[hardware] * MIB,
@@ -284,7 +291,7 @@ def files(facts: NodeFacts, path: str, sha256: str | None) -> NodeFacts:
 
 
 def apt(facts: NodeFacts, upgrades_itself: bool | Missing) -> NodeFacts:
-    return replace(facts, system=SystemFacts(apt=AptFacts({}, (), upgrades_itself)))
+    return fixtures_system.system_of(facts, apt=AptFacts({}, (), upgrades_itself))
 
 
 def image(facts: NodeFacts, **changes: Any) -> NodeFacts:
@@ -293,6 +300,7 @@ def image(facts: NodeFacts, **changes: Any) -> NodeFacts:
 
 
 SECTIONS = ("host", "driver", "smi", "nvlink", "kernel_log", "runtime", "evidence")
+WHOLE = ("system", "rdma", "network", "pci")  # facts of their own
 
 
 def without(facts: NodeFacts, section: str) -> NodeFacts:
@@ -308,4 +316,4 @@ def nothing(facts: NodeFacts) -> NodeFacts:
     """A node of which nothing could be read."""
     for section in SECTIONS:
         facts = without(facts, section)
-    return replace(facts, system=GONE)
+    return replace(facts, **dict.fromkeys(WHOLE, GONE))

@@ -16,23 +16,43 @@ from rackproof.verdict.catalogue import LAYERS, check_of, requirements
 from rackproof.verdict.evaluate import evaluate_node, evaluate_unit, judge_node
 from rackproof.verdict.model import Requirement, Severity, Status, Verdict, verdict_of
 
-from . import test_container_runtime, test_fleet, test_gpu_driver, test_gpus, test_host, test_image, test_nvlink
+from . import (
+    test_container_runtime,
+    test_fleet,
+    test_fleet_hosts,
+    test_gpu_driver,
+    test_gpus,
+    test_host,
+    test_host_state,
+    test_image,
+    test_nvlink,
+    test_rdma,
+    test_rdma_health,
+)
 from .cases import Table
-from .fixtures import GONE, SECTIONS, baseline, every_gpu, gpu, node, nothing, strangers, unit_of, without
+from .fixtures import GONE, SECTIONS, WHOLE, baseline, every_gpu, gpu, node, nothing, strangers, unit_of, without
 
 REGISTRY: Table = {
     **test_host.TABLE,
+    **test_host_state.TABLE,
     **test_gpu_driver.TABLE,
     **test_gpus.TABLE,
     **test_nvlink.TABLE,
+    **test_rdma.TABLE,
+    **test_rdma_health.TABLE,
     **test_container_runtime.TABLE,
     **test_image.TABLE,
     **test_fleet.TABLE,
+    **test_fleet_hosts.TABLE,
 }
 NEVER_RED = {"host.evidence"}  # an incomplete probe is unknown, not a fault of the node
 MAX_LINES = 15
 HARDWARE = ("gb300", "b300")
-SOURCES = {layer: Path(__file__).parents[2] / "src/rackproof/layers" / layer / "checks.py" for layer in LAYERS}
+FOLDER = Path(__file__).parents[2] / "src/rackproof/layers"
+SOURCES = {
+    layer: "\n".join(path.read_text().partition("from __future__ import annotations\n")[2] for path in sorted((FOLDER / layer).glob("checks*.py")))
+    for layer in LAYERS
+}
 
 
 def healthy(hardware: str) -> NodeFacts:
@@ -77,7 +97,8 @@ def test_a_healthy_node_passes_every_requirement_that_applies(hardware: str) -> 
 
 def test_a_healthy_unit_is_accepted() -> None:
     outcomes = evaluate_unit(unit_of(node(name="tray01"), node(name="tray02")), baseline("gb300"))
-    assert {found.status for found in outcomes} == {Status.PASS}
+    assert {found.status for found in outcomes} == {Status.PASS, Status.NOT_APPLICABLE}
+    assert verdict_of(outcomes) is Verdict.ACCEPT
 
 
 # --- no look, no pass ---
@@ -112,6 +133,11 @@ def single_facts(hardware: str) -> Iterator[tuple[str, NodeFacts]]:
             yield f"{section}.{field.name}", replace(facts, **{section: replace(part, **{field.name: GONE})})
     for section in ("smi", "kernel_log", "evidence"):
         yield section, without(facts, section)
+    for section in WHOLE:
+        part = getattr(facts, section)
+        yield section, replace(facts, **{section: GONE})
+        for field in fields(part):
+            yield f"{section}.{field.name}", replace(facts, **{section: replace(part, **{field.name: GONE})})
     assert isinstance(facts.smi, SmiFacts)
     for field in fields(facts.smi.gpus[0]):
         if field.name not in ("index", "pci_address"):
@@ -133,7 +159,18 @@ ONLY_RECORDED = {
     "runtime.cgroup_driver", "runtime.default_runtime", "runtime.data_root", "runtime.storage_driver",
     "runtime.security_options",
 }  # fmt: skip
+# Of the system and of RDMA: warnings, and gates that these layouts, which need no RDMA, do not ask for.
+ONLY_RECORDED |= {
+    "host.uptime_s", "host.dmi", "driver.device_nodes", "driver.libraries", "nvlink.imex_major", "runtime.cgroup_driver",
+    "runtime.default_runtime", "runtime.data_root", "runtime.storage_driver", "runtime.security_options", "gpu.detail",
+    "rdma", "rdma.hcas", "rdma.source", "rdma.devices", "rdma.modules", "rdma.ofed_version", "rdma.mlx5_version",
+    "pci", "pci.devices", "pci.acs", "pci.max_read_request_bytes",
+    "system.kernel", "system.gpudirect", "system.cpu", "system.disks", "system.clock", "system.kernels",
+    "system.kernel_events", "system.apt", "system.candidates", "system.held", "system.versionlocks", "system.engines",
+    "system.fabric_manager", "system.state", "system.own_addresses", "system.nvme_health",
+}  # fmt: skip
 ONLY_ON = {
+    "network": "gb300", "network.interfaces": "gb300", "network.default_routes": "gb300",
     "host.addresses": "gb300", "host.hostname": "gb300", "nvlink.imex_nodes": "gb300", "nvlink.imex_domain": "gb300",
     "nvlink.imex_channels": "gb300", "gpu.clique_id": "gb300", "gpu.cluster_uuid": "gb300",
 }  # fmt: skip
@@ -199,7 +236,7 @@ def test_a_check_is_short(requirement: str) -> None:
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_checks_hold_no_numbers_and_do_no_io(layer: str) -> None:
-    tree = ast.parse(SOURCES[layer].read_text())
+    tree = ast.parse(SOURCES[layer])
     numbers = {
         found.value
         for found in ast.walk(tree)
@@ -216,14 +253,15 @@ def test_checks_hold_no_numbers_and_do_no_io(layer: str) -> None:
     }
     allowed = {"__future__", "itertools", "collections.abc", "rackproof.baseline", "rackproof.facts", "rackproof.managed",
                "rackproof.layers.readings", "rackproof.layers.words", "rackproof.verdict.catalogue",
-               "rackproof.verdict.model"}  # fmt: skip
+               "rackproof.verdict.model", "rackproof.layers.words_system", "rackproof.layers.words_rdma",
+               "rackproof.layers.words_fleet"}  # fmt: skip
     assert imported <= allowed
     assert not {found.id for found in ast.walk(tree) if isinstance(found, ast.Name)} & {"open", "exec", "eval"}
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_checks_never_ask_whether_a_fact_is_missing(layer: str) -> None:
-    tree = ast.parse(SOURCES[layer].read_text())
+    tree = ast.parse(SOURCES[layer])
     calls = [found for found in ast.walk(tree) if isinstance(found, ast.Call) and isinstance(found.func, ast.Name)]
     asked = [found for found in calls if found.func.id == "isinstance" and "Missing" in ast.unparse(found)]  # type: ignore[attr-defined]
     caught = [found for found in ast.walk(tree) if isinstance(found, ast.Try)]
@@ -245,9 +283,30 @@ def test_only_the_self_build_mark_makes_a_node_unsupported() -> None:
     assert marked == ["host.selfbuild"]
 
 
+_SOFT_OF_THE_SYSTEM = {
+    *(f"host.{name}" for name in (
+        "reboot_pending", "kernel_next_boot", "cmdline_required", "cmdline_banned", "iommu", "secure_boot", "lockdown",
+        "page_size", "cpus_online", "governor", "numa_balancing", "numa_nodes", "numa_gpu_memory", "memory", "hugepages",
+        "transparent_hugepages", "swap", "shared_memory_roomy", "open_files", "failed_units", "blocked_processes",
+        "time_synchronised", "clock_offset", "ports_free", "own_name", "nvme_state", "machine_checks", "oom_kills",
+        "nvme_errors", "hung_tasks", "pcie_fatal", "boot", "machine",
+    )),
+    *(f"rdma.{name}" for name in (
+        "partition_keys", "peermem_registered", "published_ports", "errors", "flaps", "mtu",
+        "firmware_uniform", "firmware_floor", "engine_memlock", "shell_memlock", "affinity", "pcie_link", "pcie_errors",
+        "max_read_request", "acs", "arp", "software", "gdrdrv",
+    )),
+    *(f"fleet.{name}" for name in (
+        "distinct_machines", "gid_index", "rdma_firmware", "rdma_names", "rdma_mtu", "os", "page_size", "processors",
+        "cmdline", "memory", "clock", "interface", "machine",
+    )),
+}  # fmt: skip
+
+
 def test_severities_are_as_designed() -> None:
     soft = {found.id for found in requirements().values() if found.severity is not Severity.GATE}
     assert soft == {
+        *_SOFT_OF_THE_SYSTEM,
         "host.baseline_stamp", "gpu_driver.nouveau_blacklisted", "gpus.power_limit",
         "gpus.slowdown", "gpus.pcie_width", "nvlink.fabric_health", "nvlink.daemons_forbidden", "fleet.kernel",
     }  # fmt: skip

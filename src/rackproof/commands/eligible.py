@@ -107,6 +107,7 @@ def _views(
                 memory_bytes=None if memory_mib is None else memory_mib * MIB,
                 read_rate_bytes_per_s=None if read_rate is None else read_rate * 1e6,
                 architecture=node.site.value("simulation", "architecture"),
+                site=node.site,
             ),
         )
         for node in plan.to_read

@@ -62,6 +62,11 @@ def evaluate_node(facts: NodeFacts, baseline: Baseline) -> tuple[Outcome, ...]:
     return _judged((r for r in requirements().values() if r.scope == "node"), sound(facts), baseline)
 
 
+def evaluate_layer(layer: str, facts: NodeFacts, baseline: Baseline) -> tuple[Outcome, ...]:
+    """The requirements of one layer judged on one node, without what they rest on in others."""
+    return _judged((r for r in requirements().values() if r.layer == layer), facts, baseline)
+
+
 def evaluate_unit(unit: UnitFacts, baseline: Baseline) -> tuple[Outcome, ...]:
     """Every fleet requirement judged on one unit."""
     nodes = {name: node if isinstance(node, Missing) else sound(node) for name, node in unit.nodes.items()}

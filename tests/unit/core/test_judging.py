@@ -234,3 +234,21 @@ def test_a_plan_for_evidence_from_files(site_folder: Rack) -> None:
         plan_for_evidence([node("a"), node("a")])
     with pytest.raises(InputError, match="evidence: it has no header line"):
         plan_for_evidence([node("a"), Evidence("", problem="it has no header line")])
+
+
+def test_one_host_under_two_names_counts_once_also_where_each_node_serves_alone() -> None:
+    def told(name: str, boot: str) -> Evidence:
+        identity = f"= /proc/sys/kernel/hostname\n|{name}\n= /proc/sys/kernel/random/boot_id\n|{boot}\n.\n"
+        return evidence(name, identity=identity.encode())
+
+    def verdicts(*boots: str) -> dict[str, str]:
+        names = [f"n{number}" for number, _ in enumerate(boots)]
+        judged = judge_all(plan(*names, hardware="b300"), {name: told(name, boot) for name, boot in zip(names, boots, strict=True)})
+        assert judged.verdict is not Verdict.ACCEPT
+        found = {o.unit: o for o in judged.fleet if o.requirement.id == "fleet.distinct_hosts"}
+        return {unit: f"{outcome.status.value} {outcome.observed}" for unit, outcome in found.items()}
+
+    assert verdicts("one", "two") == {"n0": "pass its own (2 of 2)", "n1": "pass its own (2 of 2)"}
+    twice = verdicts("one", "two", "one")
+    assert twice["n0"] == "fail n0, boot id: one, as n2" and twice["n2"] == "fail n2, boot id: one, as n0"
+    assert twice["n1"].startswith("pass")

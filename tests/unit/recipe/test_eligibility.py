@@ -57,13 +57,15 @@ def answer(layout: str, nodes: list[NodeView]) -> Eligibility:
         ("gb300-tp8", rack(1), NO),
         ("gb300-dep16", rack(4), YES),
         ("gb300-dep16", rack(3), NO),
-        ("gb300-pd", rack(6), YES),
+        ("gb300-pd", rack(6), UNKNOWN),  # KV cache goes over RDMA
+        ("gb300-pd", rack(6, rdma=None), YES),
+        ("gb300-pd", rack(6, rdma="no RDMA device"), NO),
         ("gb200-tp8", rack(2, "gb200"), NO),
         ("gb200-tp8", rack(4), NO),
         ("gb200-tp16", rack(4, "gb200"), YES),
         ("b300-tp8", [box()], YES),
         ("b200-tp8", [box(product="b200")], NO),
-        ("b200-tp16", [box(1, "b200"), box(2, "b200")], UNKNOWN),  # RDMA is not read
+        ("b200-tp16", [box(1, "b200"), box(2, "b200")], UNKNOWN),  # nothing was read of RDMA
         ("b200-tp16", [box(1, "b200", rdma=None), box(2, "b200", rdma=None)], YES),
         ("b200-tp16", [box(1, "b200", rdma=None), box(2, "b200", rdma="port 3 is down")], NO),
         ("h200-tp16", [box(1, "h200", rdma=None), box(2, "h200", rdma=None)], YES),

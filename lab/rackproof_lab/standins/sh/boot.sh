@@ -19,5 +19,7 @@ mount -t overlay -o "lowerdir=$S/class:/sys/class" overlay /sys/class
 mount -t overlay -o "lowerdir=$S/bus:/sys/bus" overlay /sys/bus
 mount --bind "$S/pci" /sys/bus/pci/devices
 mount -o remount,rw /sys && mkdir -p /sys/module && mount --bind "$RW/module" /sys/module
+# as large as on a GPU host; a tmpfs takes memory only for what is in it
+mount -o remount,size=256G /dev/shm
 /bin/sh "$S/nodes.sh"
 exit 0

@@ -37,6 +37,7 @@ from rackproof.evidence.tools import (
     pci,
     rdma,
     rocm_smi,
+    serving,
     storage,
     system,
     systemd,
@@ -75,6 +76,8 @@ def read_facts(evidence: Evidence) -> NodeFacts:
         pci=_pci(evidence),
         amd=_amd(evidence),
         weights=weights.sized(_read(weights.weights, evidence), _read(weights.headers, evidence)),
+        serving=_read(serving.serving, evidence),
+        virtual_machine=_read(serving.virtual_machine, evidence),
         evidence=_whole(evidence),
     )
 

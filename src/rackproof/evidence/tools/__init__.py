@@ -37,6 +37,7 @@ from rackproof.evidence.tools import (
     pci,
     rdma,
     rocm_smi,
+    serving,
     storage,
     system,
     systemd,
@@ -48,7 +49,7 @@ MODULES = (
     host, systemd, packages, nvidia_driver, modprobe, gpu_holders, nvidia_smi, nvidia_topo, nvidia_nvlink, imex,
     kernel_log, container, cdi, system, cpu, storage, time_sync, kernels, kernel_events, package_policy, engines,
     fabric_manager, node_state, nvme,
-    rdma, network, pci, lspci, amd, amd_smi, rocm_smi, weights,
+    rdma, network, pci, lspci, amd, amd_smi, rocm_smi, serving, weights,
 )  # fmt: skip
 
 

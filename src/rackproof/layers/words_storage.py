@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rackproof.baseline import Baseline
 from rackproof.facts import CdiSpec, Fact, ImageFacts, Missing, NodeFacts
@@ -44,24 +44,25 @@ def setting(found: Config, *keys: str) -> object:
     return value
 
 
-def default_limit(facts: NodeFacts, name: str, part: str) -> Fact[int]:
-    """A limit that daemon.json gives every container: Hard or Soft, -1 for none."""
-    absent = Missing(f"daemon.json sets no default limit {name}")
+def default_limit(facts: NodeFacts, name: str, part: str) -> Fact[int | None]:
+    """A limit that daemon.json gives every container, Hard or Soft, -1 for no limit; None where it gives none."""
+    odd = Missing(f"default-ulimits {name} in daemon.json is not understood")
 
-    def read(found: Config) -> Fact[int]:
-        value = setting(found, "default-ulimits", name, part)
-        return value if isinstance(value, int) and not isinstance(value, bool) else absent
+    def read(found: Config) -> Fact[int | None]:
+        value = setting(found, "default-ulimits", name)
+        limit = setting(found, "default-ulimits", name, part)
+        return None if value is None else limit if type(limit) is int else odd
 
     return of(config(facts), read)
 
 
-def limit_reading(limit: Fact[int], least: int, what: str) -> Fact[Reading]:
+def limit_reading(limit: Fact[int | None], ok: Callable[[int], bool]) -> Fact[Reading]:
     """A limit in daemon.json; a container for which none is set has the daemon's own."""
-    return seen(limit, lambda found: found == _UNLIMITED or found >= least > 0, lambda found: f"{what} {found}")
-
-
-def unlimited(limit: Fact[int]) -> Fact[Reading]:
-    return seen(limit, lambda found: found == _UNLIMITED, lambda found: f"default-ulimits {found}")
+    return seen(
+        limit,
+        lambda found: found is not None and (found == _UNLIMITED or ok(found)),
+        lambda found: "no default-ulimits" if found is None else f"default-ulimits {found}",
+    )
 
 
 def daemon_limits(facts: NodeFacts, engine: str) -> Fact[DaemonLimits]:
@@ -134,7 +135,8 @@ def minor(text: str, what: str) -> tuple[int, int]:
 def filesystem_at(facts: NodeFacts, path: Fact[str]) -> Fact[Filesystem]:
     """The file system that holds a path."""
     listed = of(facts.system, lambda system: system.filesystems)
-    return of(path, lambda where: of(listed, lambda found: holding(found, where)))
+    absolute = of(path, lambda where: where if where.startswith("/") else Missing(f"{where!r} is no absolute path"))
+    return of(absolute, lambda where: of(listed, lambda found: holding(found, where)))
 
 
 # --- serving ---

@@ -17,7 +17,6 @@ from rackproof.layers.words_storage import (
     limit_reading,
     said_twice,
     setting,
-    unlimited,
 )
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement
@@ -117,7 +116,7 @@ def memlock(facts: NodeFacts, baseline: Baseline) -> Judgement:
         daemon_limits(facts, engine), lambda limits: of(limits.memlock, lambda found: str(found.hard or UNLIMITED))
     )
     found = either(
-        unlimited(default_limit(facts, "memlock", "Hard")),
+        limit_reading(default_limit(facts, "memlock", "Hard"), lambda _: False),
         seen(running, lambda limit: limit == UNLIMITED),
         seen(of(service(facts, engine), lambda unit: unit.memlock), lambda limit: limit == UNLIMITED),
     )
@@ -129,7 +128,7 @@ def open_files(facts: NodeFacts, baseline: Baseline) -> Judgement:
     least = baseline.runtime.rules.open_files_min
     limit = of(daemon_limits(facts, baseline.runtime.engine), lambda limits: limits.open_files)
     found = either(
-        limit_reading(default_limit(facts, "nofile", "Soft"), least, "default-ulimits"),
+        limit_reading(default_limit(facts, "nofile", "Soft"), lambda found: found >= least),
         seen(limit, lambda found: found.soft is None or found.soft >= least, lambda found: found.soft or UNLIMITED),
     )
     return all_of(f">= {least}, of the daemon or by default-ulimits", {"open files": found})

@@ -37,8 +37,9 @@ def unit(facts: NodeFacts, baseline: Baseline) -> Judgement:
     if len(names) != 1:
         return judge(False, f"several: {', '.join(names)}" if names else "no rackproof-*.service", expected)
     enabled = of(one_unit(facts), lambda found: found.enabled)
+    started = seen(of(run(facts), lambda found: found.image), bool)
     rendered = as_rendered(facts, [file for file in managed_files(baseline) if file.layer == "serving"])
-    return all_of(expected, {"enabled": seen(enabled, bool, yes_no), **rendered})
+    return all_of(expected, {"enabled": seen(enabled, bool, yes_no), "starts": started, **rendered})
 
 
 @check("serving.state")

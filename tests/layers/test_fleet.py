@@ -11,6 +11,7 @@ from rackproof.facts import Missing, NodeFacts, UnitFacts
 from rackproof.verdict.model import Status
 
 from .cases import Cases, Red, outcome, verify
+from .fleet_cases import TABLE as SERVING_TABLE
 from .fixtures import (
     CLUSTER,
     DOMAIN,
@@ -28,6 +29,7 @@ from .fixtures import (
     packages,
     runtime,
     smi,
+    strangers,
     unit_of,
 )
 
@@ -106,6 +108,7 @@ TABLE = {
             *unreadable(lambda facts: image(facts, digests=())),
             *unreadable(lambda facts: image(facts, digests=("",))),
         ],
+        not_applicable=strangers("gb300"),
     ),
     "fleet.clique": Cases(
         green=[UNIT],
@@ -162,6 +165,10 @@ TABLE = {
         ],
     ),
 }
+
+
+TABLE |= SERVING_TABLE
+SOFT = {"fleet.kernel", "fleet.weights_storage", "fleet.engine_version", "fleet.toolkit_version", "fleet.nccl_conf"}
 
 
 @pytest.mark.parametrize("requirement", TABLE)

@@ -26,12 +26,21 @@ SHM = "/dev/shm"
 SEGMENTS = ("nccl-", "psm_", "sem.mp-")  # NCCL's, and those of Python's shared_memory and multiprocessing
 MASK = "***"
 
-_SECRET = "[A-Za-z0-9_]*(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_KEY)[A-Za-z0-9_]*="
+# Applied in turn: a whole word in quotes, a value in quotes or bare, options of the engine.
+_NAMED = "[A-Za-z0-9_]*(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_KEY)[A-Za-z0-9_]*="
+_VALUE = r"""("[^"]*"|'[^']*'|[^[:space:]"']+)"""
+_MASKS = (
+    rf's/"({_NAMED})[^"]*/"\1{MASK}/g',
+    rf"s/'({_NAMED})[^']*/'\1{MASK}/g",
+    rf"s/({_NAMED}){_VALUE}/\1{MASK}/g",
+    rf"s/(--[a-z-]*(token|api-key|password)[ =]){_VALUE}/\1{MASK}/g",
+)
+_SED = " ".join(f"-e {shlex.quote(mask)}" for mask in _MASKS)
 
 _SCRIPT = rf"""
 for f in {UNITS}/rackproof-*.service {ENV}; do
   if [ -f "$f" ] && [ -r "$f" ]; then
-    printf '= %s\n' "$f"; sed -E 's/({_SECRET})[^[:space:]]+/\1{MASK}/g; s/^/|/' "$f"
+    printf '= %s\n' "$f"; sed -E {_SED} "$f" | sed 's/^/|/'
   elif [ -e "$f" ]; then printf '! %s\n' "$f"
   else gone "$f"; fi
 done
@@ -138,7 +147,7 @@ def _variables(group: Group, path: str) -> Fact[Mapping[str, str] | None]:
     found: dict[str, str] = {}
     for line in text.splitlines():
         name, equals, value = line.strip().partition("=")
-        if not name or name.startswith(("#", ";")):
+        if not line.strip() or name.startswith(("#", ";")):
             continue
         if not equals or not _NAME.fullmatch(name.strip()):
             return Missing(f"{path} holds: {one_line(line)}")
@@ -154,8 +163,14 @@ def _secrets(units: Fact[tuple[ServingUnitFile, ...]], env: Fact[Mapping[str, st
     for unit in units:
         if isinstance(unit.run, Missing):
             return unit.run
-        found |= {name for name, value in unit.run.env.items() if value == MASK}
+        found |= {name for name, value in unit.run.env.items() if value == MASK} | _flags(unit.run.arguments)
     return tuple(sorted(found))
+
+
+def _flags(words: tuple[str, ...]) -> set[str]:
+    """Options whose value was kept back: --api-key ***, --api-key=***."""
+    joined = {word.partition("=")[0] for word in words if word.endswith(f"={MASK}")}
+    return joined | {before for before, word in zip(words, words[1:], strict=False) if word == MASK}
 
 
 def _preload(group: Group) -> Fact[tuple[str, ...]]:

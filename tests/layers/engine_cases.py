@@ -53,7 +53,9 @@ def limits(**found: Mapping[str, int]) -> Mapping[str, Any]:
 
 
 def amd(render: Any = ("renderD128", "renderD129", "renderD130", "renderD131"), kfd: Any = True) -> NodeFacts:
-    empty: Any = dict.fromkeys(("loaded_version", "loaded_srcversion", "disk_srcversion", "disk_path", "parameters"), GONE)
+    empty: Any = dict.fromkeys(
+        ("loaded_version", "loaded_srcversion", "disk_srcversion", "disk_path", "parameters"), GONE
+    )
     driver = AmdDriverFacts(loaded=True, kfd_device=kfd, render_nodes=render, kfd_nodes=GONE, gpus=(), **empty)
     return replace(GB300, amd=AmdFacts(driver, GONE, GONE))
 
@@ -92,8 +94,14 @@ TABLE = {
             Red(units(GB300, containerd={"active": "failed"}), "service: failed"),
             Red(units(engines(GONE), containerd={"load": "not-found", "active": "inactive"}), "not-found"),
         ],
-        garbage=[engines(GONE), engines(""), engines("garbage"), system(GB300, engines=GONE), replace(GB300, system=GONE),
-                 units(GB300, containerd=None)],
+        garbage=[
+            engines(GONE),
+            engines(""),
+            engines("garbage"),
+            system(GB300, engines=GONE),
+            replace(GB300, system=GONE),
+            units(GB300, containerd=None),
+        ],
     ),
     "container_runtime.podman": Cases(
         green=[GB300, engines(podman="5.4.2"), engines(podman="5.1.0")],
@@ -113,7 +121,10 @@ TABLE = {
             units(config(**{"data-root": "/data"}), docker={"exec_start": "/usr/bin/dockerd -H fd://"}),
         ],
         red=[
-            Red(units(config(hosts=["fd://"]), docker={"exec_start": "/usr/bin/dockerd -H fd://"}), "command line: hosts"),
+            Red(
+                units(config(hosts=["fd://"]), docker={"exec_start": "/usr/bin/dockerd -H fd://"}),
+                "command line: hosts",
+            ),
             Red(units(config(**{"data-root": "/d"}), docker={"exec_start": "dockerd --data-root=/e"}), "data-root"),
         ],
         garbage=[
@@ -138,7 +149,10 @@ TABLE = {
         ],
         red=[
             Red(mounts(GB300, "/", available_bytes=99 * GIB), "where images lie: 99.0 GiB"),
-            Red(runtime(mounts(GB300, "/", available_bytes=0), storage_driver="overlayfs", data_root="/models"), "0.0 GiB"),
+            Red(
+                runtime(mounts(GB300, "/", available_bytes=0), storage_driver="overlayfs", data_root="/models"),
+                "0.0 GiB",
+            ),
         ],
         garbage=[
             *NO_INFO,
@@ -152,11 +166,19 @@ TABLE = {
     "container_runtime.data_filesystem": Cases(
         green=[GB300, mounts(GB300, "/", kind="xfs")],
         red=[Red(mounts(GB300, "/", kind="nfs4"), "nfs4"), Red(mounts(GB300, "/", kind="tmpfs"), "tmpfs")],
-        garbage=[*NO_INFO, system(GB300, filesystems=GONE), mounts(GB300, "/", kind=""), system(GB300, filesystems=(replace(ROOT, mount="/boot"),))],
+        garbage=[
+            *NO_INFO,
+            system(GB300, filesystems=GONE),
+            mounts(GB300, "/", kind=""),
+            system(GB300, filesystems=(replace(ROOT, mount="/boot"),)),
+        ],
     ),
     "container_runtime.storage_driver": Cases(
         green=[GB300, runtime(GB300, storage_driver="overlayfs")],
-        red=[Red(runtime(GB300, storage_driver="vfs"), "vfs"), Red(runtime(GB300, storage_driver="devicemapper"), "devicemapper")],
+        red=[
+            Red(runtime(GB300, storage_driver="vfs"), "vfs"),
+            Red(runtime(GB300, storage_driver="devicemapper"), "devicemapper"),
+        ],
         garbage=[*NO_INFO, runtime(GB300, storage_driver="")],
     ),
     "container_runtime.memlock": Cases(
@@ -168,11 +190,16 @@ TABLE = {
         ],
         red=[
             Red(SMALL, "locked memory: no default-ulimits, 8388608, 8388608"),
-            Red(replace(SMALL, runtime=config(**limits(memlock={"Hard": 65536})).runtime), "default-ulimits 65536, 8388608, 8388608"),
+            Red(
+                replace(SMALL, runtime=config(**limits(memlock={"Hard": 65536})).runtime),
+                "default-ulimits 65536, 8388608, 8388608",
+            ),
         ],
         garbage=[
             state(unit(memlock=GONE), daemons={}),
-            replace(state(host(GB300, units=GONE), daemons=GONE), runtime=config(**{"default-ulimits": "memlock"}).runtime),
+            replace(
+                state(host(GB300, units=GONE), daemons=GONE), runtime=config(**{"default-ulimits": "memlock"}).runtime
+            ),
             dockerd(GONE, facts=unit(memlock="")),
             replace(dockerd(GONE, facts=unit(memlock=GONE)), runtime=config(**limits(memlock={"Hard": True})).runtime),  # type: ignore[dict-item]
         ],
@@ -207,7 +234,11 @@ TABLE = {
     "container_runtime.toolkit_escape": Cases(
         green=[GB300, runtime(GB300, toolkit_version="1.17.8"), runtime(GB300, toolkit_version=None)],
         red=[Red(runtime(GB300, toolkit_version="1.17.7"), "nvidia-ctk: 1.17.7", PLAIN)],
-        garbage=[runtime(GB300, toolkit_version=GONE), runtime(GB300, toolkit_version="garbage"), runtime(GB300, toolkit_version="")],
+        garbage=[
+            runtime(GB300, toolkit_version=GONE),
+            runtime(GB300, toolkit_version="garbage"),
+            runtime(GB300, toolkit_version=""),
+        ],
     ),
     "container_runtime.cdi_conflict": Cases(
         green=[GB300, specs(spec(RUN), spec(ETC)), specs(spec(RUN), spec("/run/cdi/imex.json", ("channel0",)))],
@@ -234,7 +265,10 @@ TABLE = {
     "container_runtime.cdi_refresh": Cases(
         green=[GB300],
         red=[
-            Red(units(GB300, nvidia_cdi_refresh__path={"enabled": "disabled"}), "nvidia-cdi-refresh.path: active, disabled"),
+            Red(
+                units(GB300, nvidia_cdi_refresh__path={"enabled": "disabled"}),
+                "nvidia-cdi-refresh.path: active, disabled",
+            ),
             Red(units(GB300, nvidia_cdi_refresh__service={"load": "not-found", "enabled": ""}), "not-found"),
         ],
         garbage=[host(GB300, units=GONE), units(GB300, nvidia_cdi_refresh__path=None)],

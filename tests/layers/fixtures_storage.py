@@ -64,7 +64,9 @@ SERVING = ServingFacts(
 UNIT = "rackproof-serving.service"
 UNLIMITED = Limit(None, None)
 DOCKERD = DaemonLimits(812, UNLIMITED, Limit(1048576, 1048576))
-NICS = tuple(Hca(f"mlx5_{n}", (_p,)) for n in range(4) for _p in (Port(1, "ACTIVE", "LinkUp", 400_000_000_000, "InfiniBand"),))
+NICS = tuple(
+    Hca(f"mlx5_{n}", (_p,)) for n in range(4) for _p in (Port(1, "ACTIVE", "LinkUp", 400_000_000_000, "InfiniBand"),)
+)
 
 
 def _disk(name: str, mount: str) -> Disk:
@@ -113,7 +115,9 @@ def with_storage(facts: NodeFacts) -> NodeFacts:
         weights=WEIGHTS,
         serving=SERVING,
         virtual_machine="none",
-        rdma=facts.rdma if not isinstance(facts.rdma, Missing) else RdmaFacts(NICS, "sysfs", (), frozenset(), None, None),
+        rdma=facts.rdma
+        if not isinstance(facts.rdma, Missing)
+        else RdmaFacts(NICS, "sysfs", (), frozenset(), None, None),
     )
 
 
@@ -144,7 +148,12 @@ def keeps(hardware: str = "gb300", storage: str = "local") -> Baseline:
 @cache
 def serves(hardware: str = "gb300", layout: str = "", cache: bool = True, **serving: Any) -> Baseline:
     """A site that installs a serving unit."""
-    wanted = {"install": True, "model_directory": MODEL, **({"cache_directory": "/models/cache"} if cache else {}), **serving}
+    wanted = {
+        "install": True,
+        "model_directory": MODEL,
+        **({"cache_directory": "/models/cache"} if cache else {}),
+        **serving,
+    }
     return _resolved(hardware, {**_DEPLOYED, "serving": wanted, **({"layout": layout} if layout else {})})
 
 
@@ -211,4 +220,6 @@ def state(facts: NodeFacts, **changes: Any) -> NodeFacts:
 
 def mounts(facts: NodeFacts, mount: str, **changes: Any) -> NodeFacts:
     """One mounted file system changed."""
-    return system(facts, filesystems=tuple(replace(one, **changes) if one.mount == mount else one for one in (ROOT, MODELS, SHM)))
+    return system(
+        facts, filesystems=tuple(replace(one, **changes) if one.mount == mount else one for one in (ROOT, MODELS, SHM))
+    )

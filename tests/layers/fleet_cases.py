@@ -37,7 +37,9 @@ def unreadable(*changes: Change) -> list[UnitFacts]:
 
 def env(**variables: str | None) -> Change:
     found = {**rendered(LAYOUT).env, **variables}
-    return lambda facts: with_unit(facts, LAYOUT, env={name: value for name, value in found.items() if value is not None})
+    return lambda facts: with_unit(
+        facts, LAYOUT, env={name: value for name, value in found.items() if value is not None}
+    )
 
 
 def case(wanted: Baseline, green: list[UnitFacts], red: list[tuple[UnitFacts, str]], garbage: list[UnitFacts]) -> Cases:
@@ -77,7 +79,10 @@ TABLE = {
     "fleet.weights_size": case(
         KEEPS,
         [UNIT],
-        [(second(change(weights, shard_bytes=1)), "1 bytes: tray02"), (both(change(weights, shard_bytes=0)), "0 bytes")],
+        [
+            (second(change(weights, shard_bytes=1)), "1 bytes: tray02"),
+            (both(change(weights, shard_bytes=0)), "0 bytes"),
+        ],
         [*unreadable(no_weights, change(weights, shard_bytes=GONE)), both(change(weights, shard_bytes=-1))],
     ),
     "fleet.weights_storage": case(

@@ -59,13 +59,20 @@ TABLE = {
         red=[
             Red(image(GB300, labels={"status": "UNSUPPORTED-SELFBUILD"}), "label status=UNSUPPORTED-SELFBUILD"),
             Red(image(GB300, labels={"unsupported-selfbuild": "vllm b6bbf29dd"}), "label unsupported-selfbuild"),
-            Red(runtime(GB300, images=(replace(STRAY, tags=("vllm/vllm-openai:selfbuild-1",)),)), "tag vllm/vllm-openai", PLAIN),
+            Red(
+                runtime(GB300, images=(replace(STRAY, tags=("vllm/vllm-openai:selfbuild-1",)),)),
+                "tag vllm/vllm-openai",
+                PLAIN,
+            ),
         ],
         garbage=[UNREAD],
     ),
     "image.pulled": Cases(
         green=[(GB300, PLAIN)],
-        red=[Red(runtime(GB300, images=()), "not on the node", PLAIN), Red(runtime(GB300, images=(STRAY,)), "not on", PLAIN)],
+        red=[
+            Red(runtime(GB300, images=()), "not on the node", PLAIN),
+            Red(runtime(GB300, images=(STRAY,)), "not on", PLAIN),
+        ],
         garbage=[UNREAD],
         not_applicable=baseline("gb300"),
         garbage_baseline=PLAIN,

@@ -46,7 +46,9 @@ def port(**changes: Any) -> NodeFacts:
     return nics(*NICS[:3], last)
 
 
-def case(key: str, sold: Any, green: list[NodeFacts], red: list[tuple[NodeFacts, str]], garbage: list[NodeFacts]) -> Cases:
+def case(
+    key: str, sold: Any, green: list[NodeFacts], red: list[tuple[NodeFacts, str]], garbage: list[NodeFacts]
+) -> Cases:
     wanted = offers("gb300", **{key: sold})
     return Cases(
         green=[(facts, wanted) for facts in green],
@@ -66,7 +68,10 @@ TABLE = {
         "gpus",
         4,
         [GB300, driver(GB300, pci_gpus=("a", "b", "c", "d", "e"))],
-        [(driver(GB300, pci_gpus=("00000008:06:00.0",)), "GPUs: 1"), (driver(GB300, pci_gpus=()), "as advertised: 4 GPUs")],
+        [
+            (driver(GB300, pci_gpus=("00000008:06:00.0",)), "GPUs: 1"),
+            (driver(GB300, pci_gpus=()), "as advertised: 4 GPUs"),
+        ],
         [driver(GB300, pci_gpus=GONE)],
     ),
     "gpus.offered_product": case(
@@ -84,7 +89,12 @@ TABLE = {
         277.5,
         [GB300],
         [(gpu(GB300, 1, memory_bytes=185 * GIB), "GPU 1: 185.0 GiB"), (every_gpu(GB300, memory_bytes=0), "0.0 GiB")],
-        [*NO_SMI, every_gpu(GB300, memory_bytes=GONE), gpu(GB300, 0, memory_bytes=GONE), every_gpu(GB300, memory_bytes=-1)],
+        [
+            *NO_SMI,
+            every_gpu(GB300, memory_bytes=GONE),
+            gpu(GB300, 0, memory_bytes=GONE),
+            every_gpu(GB300, memory_bytes=-1),
+        ],
     ),
     "rdma.offered_nics": case(
         "nics",
@@ -142,7 +152,11 @@ TABLE = {
         [*NO_CPU, cpu(sockets=GONE), cpu(cores_per_socket=GONE), cpu(sockets=0)],
     ),
     "host.offered_cpu": case(
-        "cpu_model", "Neoverse-V2", [GB300], [(cpu(model="Neoverse-N1"), "Neoverse-N1")], [*NO_CPU, cpu(model=GONE), cpu(model="")]
+        "cpu_model",
+        "Neoverse-V2",
+        [GB300],
+        [(cpu(model="Neoverse-N1"), "Neoverse-N1")],
+        [*NO_CPU, cpu(model=GONE), cpu(model="")],
     ),
     "host.offered_machine": case(
         "bare_metal",
@@ -181,7 +195,16 @@ def test_a_virtual_machine_that_was_sold_as_one_is_as_advertised() -> None:
 
 
 def test_a_whole_offer_is_accepted_or_refused() -> None:
-    sold = offers("b300", gpus=8, gpu_product="B300", gpu_memory_gib=268, nics=FOUR_NICS, nvme_count=2, ram_gib=950, bare_metal=True)
+    sold = offers(
+        "b300",
+        gpus=8,
+        gpu_product="B300",
+        gpu_memory_gib=268,
+        nics=FOUR_NICS,
+        nvme_count=2,
+        ram_gib=950,
+        bare_metal=True,
+    )
     assert verdict_of(evaluate_node(B300, sold)) is Verdict.ACCEPT
     assert verdict_of(evaluate_node(replace(B300, virtual_machine="amazon"), sold)) is Verdict.REJECT
     assert verdict_of(evaluate_node(replace(B300, rdma=GONE), sold)) is Verdict.UNDETERMINED
@@ -199,7 +222,10 @@ def test_gpus_of_amd_are_counted_by_their_own_tools() -> None:
 
 
 def test_two_kinds_of_ports_are_asked_for_separately() -> None:
-    sold = offers("gb300", nics=[{"count": 4, "rate_gbit_per_s": 400}, {"count": 2, "rate_gbit_per_s": 200, "link_layer": "Ethernet"}])
+    sold = offers(
+        "gb300",
+        nics=[{"count": 4, "rate_gbit_per_s": 400}, {"count": 2, "rate_gbit_per_s": 200, "link_layer": "Ethernet"}],
+    )
     found = outcome("rdma.offered_nics", GB300, sold)
     assert found.status is Status.FAIL and "2 Ethernet ports of 200 Gbit/s: 0 of 4 ports" in found.observed
 
@@ -219,5 +245,10 @@ def test_a_wrong_offer_is_refused(offer: dict[str, Any]) -> None:
 
 def test_products_are_compared_by_whole_words() -> None:
     assert isinstance(GB300.smi, SmiFacts)
-    for sold, status in (("gb300", Status.PASS), ("NVIDIA GB300", Status.PASS), ("B300", Status.FAIL), ("GB30", Status.FAIL)):
+    for sold, status in (
+        ("gb300", Status.PASS),
+        ("NVIDIA GB300", Status.PASS),
+        ("B300", Status.FAIL),
+        ("GB30", Status.FAIL),
+    ):
         assert outcome("gpus.offered_product", GB300, offers("gb300", gpu_product=sold)).status is status, sold

@@ -52,7 +52,9 @@ def file(**variables: str) -> NodeFacts:
 
 
 def loaded(*active: str) -> NodeFacts:
-    return state(GB300, serving_units=tuple(ServingUnit(f"{n}-{UNIT}", "loaded", one, "x") for n, one in enumerate(active)))
+    return state(
+        GB300, serving_units=tuple(ServingUnit(f"{n}-{UNIT}", "loaded", one, "x") for n, one in enumerate(active))
+    )
 
 
 def listens(*ports: int) -> NodeFacts:
@@ -66,7 +68,9 @@ def segments(found: Mapping[str, int] | Missing) -> NodeFacts:
 ENV_LOST = [serving(GB300, env_file=GONE)]
 
 
-def case(green: list[NodeFacts], red: list[tuple[NodeFacts, str]], garbage: list[NodeFacts], wanted: Any = TRAY) -> Cases:
+def case(
+    green: list[NodeFacts], red: list[tuple[NodeFacts, str]], garbage: list[NodeFacts], wanted: Any = TRAY
+) -> Cases:
     """Of a requirement that applies where the site installs a unit."""
     return Cases(
         green=[(facts, wanted) for facts in green],
@@ -77,11 +81,15 @@ def case(green: list[NodeFacts], red: list[tuple[NodeFacts, str]], garbage: list
     )
 
 
-def always(green: list[NodeFacts], red: list[tuple[NodeFacts, str]], garbage: list[NodeFacts], idle: bool = False) -> Cases:
+def always(
+    green: list[NodeFacts], red: list[tuple[NodeFacts, str]], garbage: list[NodeFacts], idle: bool = False
+) -> Cases:
     """Of a requirement that any node can be asked."""
     wanted = baseline("gb300")
     busy = replace(wanted, gpus=replace(wanted.gpus, expect_idle=False))
-    return Cases(green, [Red(*one) for one in red], [replace(IDLE, serving=GONE, system=GONE), *garbage], busy if idle else None)
+    return Cases(
+        green, [Red(*one) for one in red], [replace(IDLE, serving=GONE, system=GONE), *garbage], busy if idle else None
+    )
 
 
 TABLE = {

@@ -86,8 +86,18 @@ TABLE = {
     ),
     "weights.shards": case(
         [GB300],
-        [(weights(GB300, shards=95), "files: 95"), (weights(GB300, shards=192), "192"), (weights(GB300, indexed=163), "163")],
-        [ABSENT, weights(GB300, shards=GONE), weights(GB300, indexed=GONE), weights(GB300, shards=0), weights(GB300, shards=-96)],
+        [
+            (weights(GB300, shards=95), "files: 95"),
+            (weights(GB300, shards=192), "192"),
+            (weights(GB300, indexed=163), "163"),
+        ],
+        [
+            ABSENT,
+            weights(GB300, shards=GONE),
+            weights(GB300, indexed=GONE),
+            weights(GB300, shards=0),
+            weights(GB300, shards=-96),
+        ],
     ),
     "weights.size": case(
         [GB300, weights(GB300, shard_bytes=BYTES + 30_000_000)],
@@ -145,7 +155,12 @@ TABLE = {
             weights(on_filesystem(GB300, available_bytes=BYTES), shard_bytes=0),
             weights(on_filesystem(GB300, available_bytes=BYTES // 2 + 1), shard_bytes=BYTES // 2),
         ],
-        [(weights(on_filesystem(GB300, available_bytes=9_500_000_000), shard_bytes=BYTES - 16_000_000_000), "8.8 GiB free")],
+        [
+            (
+                weights(on_filesystem(GB300, available_bytes=9_500_000_000), shard_bytes=BYTES - 16_000_000_000),
+                "8.8 GiB free",
+            )
+        ],
         [
             ABSENT,
             weights(GB300, shard_bytes=GONE),
@@ -157,7 +172,12 @@ TABLE = {
     "weights.disk_size": case(
         [GB300],
         [(on_filesystem(GB300, size_bytes=1_800_000_000_000), "1676.4 GiB")],
-        [ABSENT, on_filesystem(GB300, size_bytes=GONE), on_filesystem(GB300, size_bytes=-1), weights(GB300, filesystem=GONE)],
+        [
+            ABSENT,
+            on_filesystem(GB300, size_bytes=GONE),
+            on_filesystem(GB300, size_bytes=-1),
+            weights(GB300, filesystem=GONE),
+        ],
     ),
     "weights.lasting": case(
         [GB300],
@@ -186,7 +206,13 @@ TABLE = {
     "weights.nvme_state": Cases(
         green=[GB300],
         red=[Red(controllers("live", "dead"), "nvme1: dead"), Red(controllers(GONE, "resetting"), "nvme1: resetting")],
-        garbage=[kernel(GB300, nvme=GONE), controllers(), controllers("live", GONE), controllers(""), replace(GB300, system=GONE)],
+        garbage=[
+            kernel(GB300, nvme=GONE),
+            controllers(),
+            controllers("live", GONE),
+            controllers(""),
+            replace(GB300, system=GONE),
+        ],
     ),
     "weights.nvme_warning": Cases(
         green=[GB300],
@@ -200,7 +226,10 @@ TABLE = {
     ),
     "weights.nvme_wear": Cases(
         green=[GB300],
-        red=[Red(nvme(percent_used=104), "nvme1 used: 104"), Red(nvme(spare_percent=9, percent_used=GONE), "nvme1 spare: 9")],
+        red=[
+            Red(nvme(percent_used=104), "nvme1 used: 104"),
+            Red(nvme(spare_percent=9, percent_used=GONE), "nvme1 spare: 9"),
+        ],
         garbage=[*NO_HEALTH, nvme(percent_used=GONE), nvme(spare_percent=GONE), nvme(spare_percent=-1)],
     ),
     "weights.disk_log": Cases(

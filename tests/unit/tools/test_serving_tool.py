@@ -67,9 +67,16 @@ def test_nothing_there_is_told_from_nothing_seen() -> None:
     assert found.units == () and found.secrets == ()
     hidden = facts(group(unit=f"! {UNITS}/rackproof-*.service\n", env=f"! {ENV}\n", conf=f"! {NCCL}\n", preload=f"! {PRELOAD}\n",
                          segments="! /dev/shm/x\n"))  # fmt: skip
-    assert all(isinstance(getattr(hidden, name), Missing) for name in ("units", "env_file", "secrets", "nccl_conf", "preload", "segments"))
+    assert all(
+        isinstance(getattr(hidden, name), Missing)
+        for name in ("units", "env_file", "secrets", "nccl_conf", "preload", "segments")
+    )
     unread = facts(group(unit=f"! {UNITS}/{UNIT}\n"))
-    assert isinstance(unread.units, tuple) and isinstance(unread.units[0].run, Missing) and isinstance(unread.secrets, Missing)
+    assert (
+        isinstance(unread.units, tuple)
+        and isinstance(unread.units[0].run, Missing)
+        and isinstance(unread.secrets, Missing)
+    )
     off = facts(group(wants=f"- {WANTS}/rackproof-*.service\n"))
     assert isinstance(off.units, tuple) and off.units[0].enabled is False
     unlisted = facts(group(wants=f"! {WANTS}/rackproof-*.service\n"))
@@ -87,7 +94,9 @@ def test_a_unit_that_starts_no_container_says_why(text: str) -> None:
 
 
 def test_files_of_variables() -> None:
-    found = facts(group(env=shown(ENV, 'A=1\n# no\n\nB="two words"\nVLLM_API_KEY=***'), conf=shown(NCCL, "NCCL_P2P_DISABLE=1\n")))
+    found = facts(
+        group(env=shown(ENV, 'A=1\n# no\n\nB="two words"\nVLLM_API_KEY=***'), conf=shown(NCCL, "NCCL_P2P_DISABLE=1\n"))
+    )
     assert found.env_file == {"A": "1", "B": "two words", "VLLM_API_KEY": MASK}
     assert found.secrets == ("HF_TOKEN", "VLLM_API_KEY")
     assert found.nccl_conf == {"NCCL_P2P_DISABLE": "1"}
@@ -106,12 +115,14 @@ def test_what_is_cut_off_proves_nothing() -> None:
         assert isinstance(serving.serving(evidence(serving=text)), Missing)
 
 
-@pytest.mark.parametrize("text, wanted", [("none\n", "none"), ("kvm\n", "kvm"), ("vm-other\n", "vm-other")])
+@pytest.mark.parametrize("text, wanted", [("none\n.\n", "none"), ("kvm\n.\n", "kvm"), ("vm-other\n.\n", "vm-other")])
 def test_the_hypervisor(text: str, wanted: str) -> None:
     assert serving.virtual_machine(evidence(virtualization=text)) == wanted
 
 
-@pytest.mark.parametrize("text", ["", "Failed to check\n", "none\nkvm\n", "\x1b[31mkvm\n", "k" * 60])
+@pytest.mark.parametrize(
+    "text", ["", ".\n", "none\n", "Failed to check\n.\n", "none\nkvm\n.\n", "\x1b[31mkvm\n.\n", "k" * 60 + "\n.\n"]
+)
 def test_no_hypervisor_is_read_out_of_noise(text: str) -> None:
     assert isinstance(serving.virtual_machine(evidence(virtualization=text)), Missing)
 
@@ -121,16 +132,27 @@ def test_the_script_keeps_what_is_secret_on_the_node(tmp_path: Path) -> None:
     units, wants, shm = tmp_path / "system", tmp_path / "system/multi-user.target.wants", tmp_path / "shm"
     for folder in (units, wants, shm):
         folder.mkdir()
-    (units / UNIT).write_text(TEXT.replace("HF_TOKEN=***", "HF_TOKEN=hf_hidden1").replace("NCCL_CUMEM_ENABLE=1", '"S3_SECRET=b hidden6" --env A=1').replace(
-        "/models/Kimi-K3 ", "/models/Kimi-K3 --api-key hidden2 --hf-token=hidden3 "
-    ))
+    (units / UNIT).write_text(
+        TEXT.replace("HF_TOKEN=***", "HF_TOKEN=hf_hidden1")
+        .replace("NCCL_CUMEM_ENABLE=1", '"S3_SECRET=b hidden6" --env A=1')
+        .replace("/models/Kimi-K3 ", "/models/Kimi-K3 --api-key hidden2 --hf-token=hidden3 ")
+    )
     (wants / UNIT).symlink_to(units / UNIT)
     (tmp_path / "serving.env").write_text('VLLM_API_KEY="a hidden4"\nNCCL_DEBUG=WARN\nMY_PASSWORD=hidden5\n')
     (tmp_path / "nccl.conf").write_text("NCCL_DEBUG=INFO\n")
     for number in range(3):
         (shm / f"nccl-{number}").touch()
-    body = serving.COMMANDS[0].script.replace(WANTS, str(wants)).replace(UNITS, str(units)).replace(ENV, str(tmp_path / "serving.env"))
-    body = body.replace(NCCL, str(tmp_path / "nccl.conf")).replace(PRELOAD, str(tmp_path / "none")).replace("/dev/shm", str(shm))
+    body = (
+        serving.COMMANDS[0]
+        .script.replace(WANTS, str(wants))
+        .replace(UNITS, str(units))
+        .replace(ENV, str(tmp_path / "serving.env"))
+    )
+    body = (
+        body.replace(NCCL, str(tmp_path / "nccl.conf"))
+        .replace(PRELOAD, str(tmp_path / "none"))
+        .replace("/dev/shm", str(shm))
+    )
     printed = subprocess.run(["sh", "-c", body], capture_output=True, text=True, check=True).stdout
     assert "hidden" not in printed
     back = printed.replace(str(wants), WANTS).replace(str(units), UNITS).replace(str(tmp_path / "serving.env"), ENV)

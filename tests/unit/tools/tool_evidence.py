@@ -291,6 +291,14 @@ def healthy(**changes: str | bytes | Section) -> Evidence:
             "= size /usr/lib64/libnvidia-ml.so.1\n|2293320\n- /lib64/libcuda.so.1\n"
             "= /usr/lib64/libcuda.so.1\n|/usr/lib64/libcuda.so.580.126.20\n= size /usr/lib64/libcuda.so.1\n|96784232\n.\n"
         ),
+        "serving": (
+            "= /etc/systemd/system/rackproof-k3.service\n|[Service]\n|ExecStart=/usr/bin/docker run --rm --network host a/b@sha256:1 serve /models\n"
+            "= /etc/rackproof/serving.env\n|NCCL_DEBUG=WARN\n|HF_TOKEN=***\n"
+            "+ /etc/systemd/system/multi-user.target.wants/rackproof-k3.service\n"
+            "= /etc/nccl.conf\n|NCCL_DEBUG=WARN\n= /etc/ld.so.preload\n|/usr/lib/a.so\n"
+            "= segments\n|nccl- 1\n|psm_ 0\n|sem.mp- 0\n.\n"
+        ),
+        "virtualization": "none\n.\n",
         "gpu_holders": "77 nvidia-persiste\nend\n",
         "modprobe": (
             "= /proc/cmdline\n|ro quiet\n= /etc/modprobe.d/nvidia.conf\n|options nvidia NVreg_CreateImexChannel0=1\n"

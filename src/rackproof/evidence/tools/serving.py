@@ -58,7 +58,9 @@ else gone {SHM}/x; fi
 
 COMMANDS = (
     Command("serving", script(_SCRIPT), root=Root.HELPS),
-    Command("virtualization", "systemd-detect-virt --vm || :", requires="systemd-detect-virt"),  # fails for "none"
+    Command(
+        "virtualization", "systemd-detect-virt --vm || :; echo .", requires="systemd-detect-virt"
+    ),  # fails for "none"
 )
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -85,8 +87,8 @@ def virtual_machine(evidence: Evidence) -> Fact[str]:
     text = output(evidence, "virtualization", "systemd-detect-virt")
     if isinstance(text, Missing):
         return text
-    word = text.strip()
-    return word if re.fullmatch(r"[a-z][a-z0-9-]{1,30}", word) else Missing(f"systemd-detect-virt: {one_line(text)}")
+    match = re.fullmatch(r"([a-z][a-z0-9-]{1,30})\n[.]\n", text)
+    return match[1] if match else Missing(f"systemd-detect-virt: {one_line(text)}")
 
 
 def _units(group: Group) -> Fact[tuple[ServingUnitFile, ...]]:

@@ -11,7 +11,6 @@ from rackproof.facts import Missing, NodeFacts, UnitFacts
 from rackproof.verdict.model import Status
 
 from .cases import Cases, Red, outcome, verify
-from .fleet_cases import TABLE as SERVING_TABLE
 from .fixtures import (
     CLUSTER,
     DOMAIN,
@@ -32,6 +31,7 @@ from .fixtures import (
     strangers,
     unit_of,
 )
+from .fleet_cases import TABLE as SERVING_TABLE
 
 ONE, TWO = node(name="tray01"), node(name="tray02")
 UNIT = unit_of(ONE, TWO)

@@ -6,6 +6,7 @@ Units are rackproof-*.service as `rackproof launch` renders them. Formats: syste
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Mapping
@@ -172,7 +173,7 @@ def _secrets(units: Fact[tuple[ServingUnitFile, ...]], env: Fact[Mapping[str, st
 def _flags(words: tuple[str, ...]) -> set[str]:
     """Options whose value was kept back: --api-key ***, --api-key=***."""
     joined = {word.partition("=")[0] for word in words if word.endswith(f"={MASK}")}
-    return joined | {before for before, word in zip(words, words[1:], strict=False) if word == MASK}
+    return joined | {before for before, word in itertools.pairwise(words) if word == MASK}
 
 
 def _preload(group: Group) -> Fact[tuple[str, ...]]:

@@ -33,6 +33,7 @@ from rackproof.facts_system import AptFacts
 from rackproof.managed import managed_files
 
 from . import fixtures_rdma, fixtures_system
+from .fixtures_storage import with_storage
 
 DRIVER = "580.126.20"
 GONE = Missing("this was taken away by the test")
@@ -78,7 +79,7 @@ def strangers(hardware: str) -> Baseline:
 
 def node(hardware: str = "gb300", name: str = "tray01") -> NodeFacts:
     """A healthy node; a second tray is `node(name="tray02")`."""
-    return NodeFacts(
+    facts = NodeFacts(
         node=name,
         host=_host(hardware, name),
         driver=DriverFacts(
@@ -103,6 +104,7 @@ def node(hardware: str = "gb300", name: str = "tray01") -> NodeFacts:
         pci=fixtures_rdma.pci(PCI[hardware]),
         evidence="e" * 64,
     )
+    return with_storage(facts)
 
 
 def _host(hardware: str, name: str) -> HostFacts:
@@ -316,4 +318,4 @@ def nothing(facts: NodeFacts) -> NodeFacts:
     """A node of which nothing could be read."""
     for section in SECTIONS:
         facts = without(facts, section)
-    return replace(facts, **dict.fromkeys(WHOLE, GONE))
+    return replace(facts, **dict.fromkeys((*WHOLE, "weights", "serving", "virtual_machine"), GONE))

@@ -72,6 +72,7 @@ SCHEMA: dict[str, Any] = _group(
         },
     ),
     gpus=_group(expect_idle=_FLAG),
+    imex=_group(owner={"enum": ["host", "kubernetes"]}),  # kubernetes: its DRA driver starts IMEX when a job needs it
     serving=_group(
         model_directory=_FOLDER,  # where the weights lie on the host; the container sees the same path
         cache_directory=_FOLDER,  # local, writable: compiled kernels survive a restart

@@ -53,7 +53,7 @@ _SCHEMA: dict[str, Any] = {
 
 
 def check(requirement: str) -> Callable[[_C], _C]:
-    """Register a function as the check of a requirement. Used in layers/*/checks.py only."""
+    """Register a function as the check of a requirement. Used in layers/*/checks*.py only."""
 
     def register(function: _C) -> _C:
         if requirement in _checks:
@@ -80,7 +80,8 @@ def requirements() -> Mapping[str, Requirement]:
             if unknown:
                 raise InputError(file.where(key), f"needs {', '.join(unknown)}", "requirements that stand before it")
             found[requirement.id] = requirement
-        importlib.import_module(f"rackproof.layers.{layer}.checks")
+        for module in sorted(path.parent.glob("checks*.py")):
+            importlib.import_module(f"rackproof.layers.{layer}.{module.stem}")
     if set(found) != set(_checks):
         odd = sorted(set(found) ^ set(_checks))
         raise InputError("layers", f"requirement and check do not match: {', '.join(odd)}", "one check a requirement")

@@ -16,12 +16,12 @@ import pytest
 import testinfra
 
 from rackproof.errors import RackproofError
-from rackproof.evidence.collect import new_nonce, probe_program
+from rackproof.evidence.collect import model_directory, new_nonce, probe_program
 from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.stream import parse_stream
 from rackproof.inventory import load_targets
 from rackproof.judging import judge_all
-from rackproof.plan import Plan
+from rackproof.plan import Plan, PlannedNode
 from rackproof.verdict.catalogue import requirements
 from rackproof.verdict.evaluate import Result
 from rackproof.verdict.model import Outcome, Status
@@ -102,15 +102,15 @@ def result(request: pytest.FixtureRequest) -> Iterator[Result]:
         "sudo": request.config.getoption("--sudo"),
     }
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        answers = pool.map(lambda node: _read(node.name, specs[node.name], options), plan.to_read)
+        answers = pool.map(lambda node: _read(node, specs[node.name], options), plan.to_read)
         yield judge_all(plan, {evidence.node: evidence for evidence in answers})
 
 
-def _read(name: str, spec: str, options: dict[str, Any]) -> Evidence:
-    nonce = new_nonce()
+def _read(node: PlannedNode, spec: str, options: dict[str, Any]) -> Evidence:
+    name, nonce = node.name, new_nonce()
     try:
         answer = testinfra.get_host(spec, **{key: value for key, value in options.items() if value}).run(
-            probe_program(nonce, sudo=False)
+            probe_program(nonce, sudo=False, model_directory=model_directory(node.site))
         )
     except Exception as error:  # whatever the backend can come up with: this node is unread
         return Evidence(name, problem=f"unreachable: {' '.join(str(error).split())[:300]}")

@@ -7,45 +7,30 @@ A check gets at a value with `known`, which raises for `Missing`; the evaluator 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, Union
+from typing import TYPE_CHECKING
 
 from rackproof.errors import MissingFact
+from rackproof.fact import Fact as Fact
+from rackproof.fact import Missing as Missing
+from rackproof.fact import T as T
+from rackproof.fact import known as known
+from rackproof.fact import known_each as known_each
 
 if TYPE_CHECKING:  # they are made of the types below
     from rackproof.facts_amd import AmdFacts
+    from rackproof.facts_driver import Library
+    from rackproof.facts_gpu import GpuDetail
     from rackproof.facts_network import NetworkFacts
     from rackproof.facts_pci import PciFacts
     from rackproof.facts_rdma import RdmaFacts
     from rackproof.facts_system import NvlinkErrors, SystemFacts
+    from rackproof.facts_weights import WeightsFacts
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Missing:
-    """A fact that could not be read. `reason` is a phrase for a report: "nvidia-smi did not end within 20 s"."""
-
-    reason: str
-
-
-Fact = Union[T, Missing]  # noqa: UP007 - a generic alias; PEP 695 needs Python 3.12
-
-
-def known(fact: Fact[T]) -> T:
-    """The value of a fact; raises MissingFact with the reason when there is none."""
-    if isinstance(fact, Missing):
-        raise MissingFact(fact.reason)
-    return fact
-
-
-def known_each(facts: Iterable[Fact[T]], what: str) -> list[T]:
-    """Values of one field over several items; raises when there is no item at all, since `all([])` proves nothing."""
-    values = [known(fact) for fact in facts]
-    if not values:
-        raise MissingFact(f"no {what} was read")
-    return values
+_UNREAD: Missing = Missing("not read")
+_UNNAMED: Missing = Missing("no model directory was named")
+_UNPROBED: Missing = Missing("the node was not probed")
 
 
 @dataclass(frozen=True)
@@ -61,7 +46,7 @@ class Unit:
     result: str
     memlock: Fact[str]  # LimitMEMLOCK: bytes or "infinity"
     exec_start: str
-    nofile: Fact[str] = Missing("not read")  # LimitNOFILE: a count or "infinity"
+    nofile: Fact[str] = _UNREAD  # LimitNOFILE: a count or "infinity"
 
     @property
     def installed(self) -> bool:
@@ -105,6 +90,9 @@ class HostFacts:
     files: Fact[Mapping[str, ManagedFile]]  # path -> what is there now
     stamp: Fact[Mapping[str, object] | None]  # /etc/rackproof/baseline.json; None where no deploy left one
     addresses: Fact[tuple[str, ...]]  # the node's own IP addresses, loopback left out
+    uptime_s: Fact[float] = _UNREAD
+    # Files of /sys/class/dmi/id: sys_vendor, board_name, bios_version, product_serial ...; serials only root may read.
+    dmi: Fact[Mapping[str, Fact[str]]] = _UNREAD
 
 
 @dataclass(frozen=True)
@@ -122,7 +110,9 @@ class DriverFacts:
     pci_gpus: Fact[tuple[str, ...]]  # PCI addresses of NVIDIA display-class devices in sysfs
     pci_ids: Fact[tuple[str, ...]]  # "10de:31c2" of each, same order
     # Programs that hold a GPU device open, NVIDIA's own daemons left out. For a deploy: who would be disrupted.
-    holders: Fact[tuple[str, ...]] = Missing("not read")
+    holders: Fact[tuple[str, ...]] = _UNREAD
+    device_nodes: Fact[tuple[str, ...]] = _UNREAD  # character devices /dev/nvidia*, by name
+    libraries: Fact[tuple[Library, ...]] = _UNREAD  # () where there is none
 
 
 @dataclass(frozen=True)
@@ -167,6 +157,7 @@ class Gpu:
     clique_id: Fact[int]
     cluster_uuid: Fact[str]
     processes: Fact[tuple[GpuProcess, ...]]
+    detail: Fact[GpuDetail] = _UNREAD
 
 
 @dataclass(frozen=True)
@@ -211,9 +202,10 @@ class NvlinkFacts:
     imex_nodes: Fact[tuple[str, ...] | None]  # lines of nodes_config.cfg; None where there is no such file
     imex_domain: Fact[ImexDomain]
     imex_channels: Fact[tuple[str, ...]]  # device nodes under /dev/nvidia-caps-imex-channels
-    imex_config: Fact[Mapping[str, str] | None] = Missing("not read")  # config.cfg; None where there is none
-    p2p: Fact[Mapping[tuple[int, int], str]] = Missing("not read")  # (GPU, GPU) -> OK | CNS | ... (topo -p2p r)
-    errors: Fact[tuple[NvlinkErrors, ...]] = Missing("not read")  # counters since the driver was loaded
+    imex_config: Fact[Mapping[str, str] | None] = _UNREAD  # config.cfg; None where there is none
+    p2p: Fact[Mapping[tuple[int, int], str]] = _UNREAD  # (GPU, GPU) -> OK | CNS | ... (topo -p2p r)
+    errors: Fact[tuple[NvlinkErrors, ...]] = _UNREAD  # counters since the driver was loaded
+    imex_major: Fact[bool] = _UNREAD  # /proc/devices lists nvidia-caps-imex-channels: the driver has them
 
 
 @dataclass(frozen=True)
@@ -260,6 +252,11 @@ class RuntimeFacts:
     toolkit_version: Fact[str | None]  # nvidia-ctk --version; None where it is not installed
     cdi_specs: Fact[tuple[CdiSpec, ...]]
     images: Fact[tuple[ImageFacts, ...]]
+    cgroup_driver: Fact[str] = _UNREAD  # systemd | cgroupfs
+    default_runtime: Fact[str] = _UNREAD
+    data_root: Fact[str] = _UNREAD  # DockerRootDir; its free space: facts_system.holding(filesystems, path)
+    storage_driver: Fact[str] = _UNREAD  # overlay2 | overlayfs (containerd's image store) | ...
+    security_options: Fact[tuple[str, ...]] = _UNREAD  # names: seccomp, apparmor, rootless, userns, selinux
 
 
 @dataclass(frozen=True)
@@ -282,12 +279,13 @@ class NodeFacts:
     nvlink: NvlinkFacts
     kernel_log: Fact[KernelLogFacts]
     runtime: RuntimeFacts
-    system: Fact[SystemFacts] = Missing("not read")
-    rdma: Fact[RdmaFacts] = Missing("not read")
-    network: Fact[NetworkFacts] = Missing("not read")
-    pci: Fact[PciFacts] = Missing("not read")
-    amd: Fact[AmdFacts] = Missing("not read")
-    evidence: Fact[str] = Missing("the node was not probed")  # sha256 of the whole probe output; Missing: incomplete
+    system: Fact[SystemFacts] = _UNREAD
+    rdma: Fact[RdmaFacts] = _UNREAD
+    network: Fact[NetworkFacts] = _UNREAD
+    pci: Fact[PciFacts] = _UNREAD
+    amd: Fact[AmdFacts] = _UNREAD
+    weights: Fact[WeightsFacts] = _UNNAMED
+    evidence: Fact[str] = _UNPROBED  # sha256 of the whole probe output; Missing: incomplete
 
 
 def gpus(facts: NodeFacts) -> Sequence[Gpu]:

@@ -95,6 +95,8 @@ class AmdDriverFacts:
     render_nodes: Fact[tuple[str, ...]]  # renderD128 ... under /dev/dri
     kfd_nodes: Fact[tuple[KfdNode, ...]]
     gpus: tuple[AmdGpu, ...]  # devices of amdgpu under /sys/class/drm, in the order of their addresses
+    # Pairs of KFD nodes that the driver joined by XGMI, each direction by itself: topology, not errors on the links.
+    xgmi: Fact[frozenset[tuple[int, int]]] = _NOT_PRINTED
 
 
 @dataclass(frozen=True)

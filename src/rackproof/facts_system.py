@@ -5,10 +5,14 @@ Same rules as facts.py: base units, and a value nobody could read is Missing wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rackproof.facts import Fact, Missing
+
+if TYPE_CHECKING:  # it is made of types below
+    from rackproof.facts_state import NodeState
 
 _UNREAD: Missing = Missing("not read")
 
@@ -181,6 +185,9 @@ class KernelEvents:
     nvidia: tuple[str, ...]  # what the driver complains about: NVRM lines besides Xids, nvidia-peermem errors
     first: Fact[str]  # time stamp of the oldest line
     boots: Fact[int]  # boots the log covers
+    nvme_errors: tuple[str, ...] = ()  # timeouts, resets and I/O errors of NVMe disks
+    hung_tasks: tuple[str, ...] = ()  # names of tasks that hung for two minutes and more
+    pcie_fatal: tuple[str, ...] = ()  # AER: errors the kernel calls fatal
 
 
 @dataclass(frozen=True)
@@ -202,20 +209,15 @@ class EngineFacts:
 
 
 @dataclass(frozen=True)
-class WeightsFacts:
-    """One model directory, by names and sizes. Nothing is hashed."""
+class NvmeHealth:
+    """`nvme smart-log` of one controller. critical_warning is a bit field: 1 spare, 2 temperature, 4 reliability,
+    8 read-only, 16 backup."""
 
-    path: str
-    files: int
-    bytes: int
-    shards: int  # *.safetensors
-    shard_bytes: int
-    indexed: Fact[int]  # shards the index names
-    absent: Fact[tuple[str, ...]]  # shards the index names that are not there
-    indexed_bytes: Fact[int]  # metadata.total_size of the index: bytes of tensors, without file headers
-    empty: tuple[str, ...]  # files of size 0
-    incomplete: int  # unfinished downloads beside them
-    filesystem: Fact[Filesystem]
+    name: str  # nvme0
+    critical_warning: Fact[int]
+    percent_used: Fact[int]  # of the endurance it was sold with; can pass 100
+    spare_percent: Fact[int]
+    media_errors: Fact[int]
 
 
 @dataclass(frozen=True)
@@ -236,3 +238,13 @@ class SystemFacts:
     versionlocks: Fact[tuple[str, ...]] = _UNREAD  # lines of dnf's versionlock list; () where there is none
     engines: Fact[EngineFacts] = _UNREAD
     fabric_manager: Fact[FabricManagerFacts] = _UNREAD
+    state: Fact[NodeState] = _UNREAD
+    own_addresses: Fact[tuple[str, ...]] = _UNREAD  # what the node's own name resolves to; () where it does not
+    nvme_health: Fact[tuple[NvmeHealth, ...]] = _UNREAD
+
+
+def holding(filesystems: Sequence[Filesystem], path: str) -> Fact[Filesystem]:
+    """The filesystem an absolute path lies on, of those that were listed; of two on one mount point the later one."""
+    found = [item for item in filesystems if f"{path}/".startswith(f"{item.mount.rstrip('/')}/")]
+    deepest = max((len(item.mount) for item in found), default=0)
+    return next((item for item in reversed(found) if len(item.mount) == deepest), Missing(f"no filesystem holds {path}"))

@@ -80,7 +80,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
             "rackproof.inventory": {"load_targets": load_targets},
             "rackproof.evidence.collect": {
                 "collect": collect, "new_nonce": lambda: "random-nonce",
-                "probe_program": lambda nonce, sudo, listed: f"#!/bin/sh\n# {nonce} {sudo}\n",
+                "probe_program": lambda nonce, sudo, listed, model_directory: f"#!/bin/sh\n# {nonce} {sudo}\n",
             },
             "rackproof.evidence.bundle": {"read_bundle": read_bundle, "write_bundle": write_bundle},
             "rackproof.judging": {"judge_all": judge_all, "plan_for_evidence": plan_for_evidence},

@@ -21,6 +21,7 @@ from rackproof.deploy import operations
 from rackproof.deploy.probe_fact import read
 from rackproof.deploy.transport import keep_alive
 from rackproof.errors import InputError, RackproofError
+from rackproof.evidence.collect import model_directory
 from rackproof.evidence.read import read_facts
 from rackproof.facts import Fact, Missing, NodeFacts
 from rackproof.inventory import current_plan, refuse
@@ -135,7 +136,7 @@ def begin() -> Node:
     except RackproofError as error:
         refuse(error)
     keep_alive(current_host)
-    evidence = read(current_host)
+    evidence = read(current_host, model_directory=model_directory(planned.site))
     facts = read_facts(evidence)
     node = Node(planned.name, planned.site, planned.baseline, facts)
     if evidence.problem is not None:

@@ -23,6 +23,7 @@ from rackproof.evidence.stream import parse_stream
 from rackproof.evidence.tools import commands
 from rackproof.managed import PATHS
 from rackproof.plan import Plan
+from rackproof.site import Site
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,17 @@ class Event:
     detail: str = ""
 
 
-def probe_program(nonce: str, sudo: bool, listed: bool = False) -> str:
-    """The probe as every door runs it; `listed` for a person who reads it before running it."""
-    return assemble(commands(PATHS), nonce, sudo, listed)
+def probe_program(nonce: str, sudo: bool, listed: bool = False, model_directory: str = "") -> str:
+    """The probe as every door runs it; `listed` for a person who reads it before running it.
+
+    `model_directory`: where the weights lie on the node, an absolute path; "" leaves them unread.
+    """
+    return assemble(commands(PATHS, model_directory), nonce, sudo, listed)
+
+
+def model_directory(site: Site) -> str:
+    """What a site says of the weights, in the form probe_program takes."""
+    return str(site.value("serving", "model_directory", default=""))
 
 
 def new_nonce() -> str:
@@ -58,19 +67,7 @@ def collect(
     one node from connecting to the last byte. `nonce`: the asker's, where somebody else asked; None: a new one.
     """
     nonce = nonce or new_nonce()
-    job = {
-        "timeout_s": timeout_s,
-        "nodes": [
-            {
-                "name": node.name,
-                # The probe calls sudo itself, and only for what needs it.
-                "data": {key: value for key, value in node.connection.items() if not key.startswith("_")},
-                "probe": "sudo" if (node.site.value("ssh", "sudo") if sudo is None else sudo) else "plain",
-            }
-            for node in plan.to_read
-        ],
-        "probes": {"plain": probe_program(nonce, False), "sudo": probe_program(nonce, True)},
-    }
+    job = _job(plan, sudo, timeout_s, nonce)
     found: dict[str, Evidence] = {}
     unread = "the collection ended before this node was read"
     try:
@@ -89,6 +86,19 @@ def collect(
         found.setdefault(node.name, Evidence(node.name, problem=unread))
     on_event(Event("done", ""))
     return found
+
+
+def _job(plan: Plan, sudo: bool | None, timeout_s: int, nonce: str) -> dict[str, Any]:
+    """What the worker reads: nodes, and each program once, since most nodes get the same."""
+    programs: dict[tuple[bool, str], str] = {}
+    nodes = []
+    for node in plan.to_read:
+        with_sudo = bool(node.site.value("ssh", "sudo") if sudo is None else sudo)  # the probe calls it, where needed
+        kind = (with_sudo, model_directory(node.site))
+        programs.setdefault(kind, probe_program(nonce, with_sudo, model_directory=kind[1]))
+        data = {key: value for key, value in node.connection.items() if not key.startswith("_")}
+        nodes.append({"name": node.name, "data": data, "probe": list(programs).index(kind)})
+    return {"timeout_s": timeout_s, "nodes": nodes, "probes": list(programs.values())}
 
 
 def _worker(job: Mapping[str, Any]) -> Any:

@@ -26,10 +26,12 @@ from rackproof.evidence.tools import (
     lspci,
     modprobe,
     network,
+    node_state,
     nvidia_driver,
     nvidia_nvlink,
     nvidia_smi,
     nvidia_topo,
+    nvme,
     package_policy,
     packages,
     pci,
@@ -39,6 +41,7 @@ from rackproof.evidence.tools import (
     system,
     systemd,
     time_sync,
+    weights,
 )
 from rackproof.facts import DriverFacts, Fact, HostFacts, Missing, NodeFacts, NvlinkFacts, RuntimeFacts, T
 from rackproof.facts_amd import AmdFacts, join, join_by_address
@@ -62,6 +65,7 @@ def read_facts(evidence: Evidence) -> NodeFacts:
             imex_config=_read(imex.config, evidence),
             p2p=_read(nvidia_topo.p2p, evidence),
             errors=_read(nvidia_nvlink.errors, evidence),
+            imex_major=_read(imex.major, evidence),
         ),
         kernel_log=_read(kernel_log.kernel_log, evidence),
         runtime=_runtime(evidence),
@@ -70,6 +74,7 @@ def read_facts(evidence: Evidence) -> NodeFacts:
         network=_read(network.network, evidence),
         pci=_pci(evidence),
         amd=_amd(evidence),
+        weights=weights.sized(_read(weights.weights, evidence), _read(weights.headers, evidence)),
         evidence=_whole(evidence),
     )
 
@@ -111,6 +116,8 @@ def _host(evidence: Evidence) -> HostFacts:
         files=_read(host.files, evidence),
         stamp=_read(host.stamp, evidence),
         addresses=_read(host.addresses, evidence),
+        uptime_s=_read(host.uptime_s, evidence),
+        dmi=_read(host.dmi, evidence),
     )
 
 
@@ -127,6 +134,8 @@ def _driver(evidence: Evidence) -> DriverFacts:
         pci_gpus=_read(nvidia_driver.pci_gpus, evidence),
         pci_ids=_read(nvidia_driver.pci_ids, evidence),
         holders=_read(gpu_holders.holders, evidence),
+        device_nodes=_read(nvidia_driver.device_nodes, evidence),
+        libraries=_read(nvidia_driver.libraries, evidence),
     )
 
 
@@ -146,6 +155,9 @@ def _system(evidence: Evidence) -> SystemFacts:
         versionlocks=_read(package_policy.versionlocks, evidence),
         engines=_read(engines.engines, evidence),
         fabric_manager=_read(fabric_manager.fabric_manager, evidence),
+        state=_read(node_state.state, evidence),
+        own_addresses=_read(node_state.own_addresses, evidence),
+        nvme_health=_read(nvme.health, evidence),
     )
 
 
@@ -160,6 +172,11 @@ def _runtime(evidence: Evidence) -> RuntimeFacts:
         toolkit_version=_read(container.toolkit_version, evidence),
         cdi_specs=_read(cdi.cdi_specs, evidence),
         images=_read(container.images, evidence),
+        cgroup_driver=_read(container.cgroup_driver, evidence),
+        default_runtime=_read(container.default_runtime, evidence),
+        data_root=_read(container.data_root, evidence),
+        storage_driver=_read(container.storage_driver, evidence),
+        security_options=_read(container.security_options, evidence),
     )
 
 

@@ -124,15 +124,25 @@ def test_a_listener_that_fails_ends_the_worker(fake_worker: FakeWorker) -> None:
 def test_what_the_worker_is_told(fake_worker: FakeWorker, tmp_path: Path, sudo: bool | None, probe: list[str]) -> None:
     fake_worker(f"import sys; open({str(tmp_path / 'job')!r}, 'w').write(sys.stdin.read())")
     over = SITE.overlaid({"ssh": {"sudo": True}}, "x")
+    weights = SITE.overlaid({"serving": {"model_directory": "/models/it's"}}, "x")
     data = {"ssh_hostname": "10.0.0.1", "_sudo": True}
-    nodes = (PlannedNode("a", over, connection=data), PlannedNode("b", SITE), PlannedNode("c", SITE, left_out=True))
+    nodes = (PlannedNode("a", over, connection=data), PlannedNode("b", weights), PlannedNode("c", SITE, left_out=True))
     assert set(collect(Plan(nodes), sudo=sudo, timeout_s=7)) == {"a", "b"}
     job = json.loads((tmp_path / "job").read_text())
     assert [node["name"] for node in job["nodes"]] == ["a", "b"]
     assert job["nodes"][0]["data"] == {"ssh_hostname": "10.0.0.1"}  # the probe calls sudo itself
-    assert [node["probe"] for node in job["nodes"]] == probe
+    programs = [job["probes"][node["probe"]] for node in job["nodes"]]
+    assert ["sudo" if "\nsudo=1\n" in program else "plain" for program in programs] == probe
+    assert ["d='/models/it'\"'\"'s'" in program for program in programs] == [False, True]
     assert job["timeout_s"] == 7
-    assert ("\nsudo=0\n" in job["probes"]["plain"], "\nsudo=1\n" in job["probes"]["sudo"]) == (True, True)
+
+
+def test_nodes_that_are_read_alike_share_one_program(fake_worker: FakeWorker, tmp_path: Path) -> None:
+    fake_worker(f"import sys; open({str(tmp_path / 'job')!r}, 'w').write(sys.stdin.read())")
+    collect(plan("a", "b"))
+    job = json.loads((tmp_path / "job").read_text())
+    assert ([node["probe"] for node in job["nodes"]], len(job["probes"])) == ([0, 0], 1)
+    assert "no model directory was named" in job["probes"][0]
 
 
 def test_nonces_differ_and_fit() -> None:

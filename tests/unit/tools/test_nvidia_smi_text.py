@@ -17,6 +17,8 @@ GPU = """\
 GPU 0000000{number}:06:00.0
     Product Name                          : NVIDIA GB300
     Persistence Mode                      : Enabled
+    Addressing Mode                       : ATS
+    GPU C2C Mode                          : Enabled
     MIG Mode
         Current                           : Disabled
         Pending                           : Disabled
@@ -26,6 +28,8 @@ GPU 0000000{number}:06:00.0
     GPU Recovery Action                   : None
     PCI
         Bus Id                            : 0000000{number}:06:00.0
+        Device Id                         : 0x31C210DE
+        Replays Since Reset               : 0
         GPU Link Info
             PCIe Generation
                 Max                       : 6
@@ -38,8 +42,13 @@ GPU 0000000{number}:06:00.0
             HW Thermal Slowdown           : Not Active
             HW Power Brake Slowdown       : Not Active
         SW Thermal Slowdown               : Not Active
+        Sync Boost                        : Not Active
     FB Memory Usage
         Total                             : 284208 MiB
+        Reserved                          : 947 MiB
+        Used                              : 0 MiB
+    Conf Compute Protected Memory Usage
+        Total                             : 0 MiB
     Compute Mode                          : Default
     ECC Mode
         Current                           : Enabled
@@ -53,6 +62,10 @@ GPU 0000000{number}:06:00.0
             SRAM Uncorrectable Parity     : 0
             SRAM Uncorrectable SEC-DED    : 0
             DRAM Uncorrectable            : 0
+            SRAM Threshold Exceeded       : No
+    Temperature
+        GPU Current Temp                  : 31 C
+        GPU T.Limit Temp                  : 56 C
     Remapped Rows
         Uncorrectable Error               : 0
         Pending                           : No
@@ -69,6 +82,9 @@ GPU 0000000{number}:06:00.0
         ClusterUUID                       : b2daed23-0000-4000-8000-000000000001
         Health
             Summary                       : Healthy
+            Bandwidth                     : Full
+            Route Unhealthy               : False
+            Incorrect Configuration       : None
     Processes                             : None
 """
 HEAD = """

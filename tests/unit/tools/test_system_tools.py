@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from test_tool_scripts import SHELLS, command, run, tool
 from tool_evidence import evidence, healthy, reason, section
 from tool_system import APT, FABRIC, KERNELS, LSCPU, NVLINK_ERRORS, P2P, STORAGE, SYSTEM, TRACKING, shown
 
+from rackproof.evidence.sections import Status
 from rackproof.evidence.tools import (
     cpu,
     engines,
@@ -26,6 +28,7 @@ from rackproof.evidence.tools import (
     systemd,
     time_sync,
     weights,
+    weights_listing,
 )
 from rackproof.facts import Missing
 from rackproof.facts_system import (
@@ -41,8 +44,8 @@ from rackproof.facts_system import (
     Limit,
     NumaNode,
     NvmeController,
-    WeightsFacts,
 )
+from rackproof.facts_weights import ModelConfig, WeightsFacts
 
 
 def state(text: str = SYSTEM) -> KernelState:
@@ -364,42 +367,125 @@ def test_imex_config_and_file_limits() -> None:
 # --- weights
 
 
-def read_weights(path: Path, shell: str = "sh") -> WeightsFacts | Missing:
-    ran = run(weights.weights_command(str(path)).script, shell=shell)
-    return weights.weights(evidence(weights=ran), str(path))
+def shard(tensors: int, payload: int = 24) -> bytes:
+    """A safetensors file: the offsets of the last tensor need not come last."""
+    step = payload // tensors
+    rows = {f"t{i}": {"dtype": "U8", "shape": [step], "data_offsets": [i * step, (i + 1) * step]} for i in range(tensors)}
+    header = json.dumps({"__metadata__": {"format": "pt"}, **dict(reversed(rows.items()))}).encode()
+    return len(header).to_bytes(8, "little") + header + b"x" * payload
+
+
+def read_weights(path: Path, shell: str = "sh") -> WeightsFacts:
+    ran = {c.name: run(c.script, shell=shell) for c in weights.weights_commands(str(path))}
+    found = weights.sized(weights.weights(evidence(**ran)), weights.headers(evidence(**ran)))
+    assert isinstance(found, WeightsFacts), found
+    return found
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_weights(tmp_path: Path, shell: str) -> None:
-    model, blobs = tmp_path / "it's a/snapshots/abc", tmp_path / "it's a/blobs"
+    commit = "a" * 40
+    model, blobs = tmp_path / f"it's a/snapshots/{commit}", tmp_path / "it's a/blobs"
     model.mkdir(parents=True)
     blobs.mkdir()
-    names = [f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3)]
+    names = [f"model-0000{number}-of-00005.safetensors" for number in (1, 2, 3, 4, 5)]
     (model / weights.INDEX).write_text(
         '{"metadata": {"total_size": 1234}, "weight_map": {' + ", ".join(f'"t{i}": "{n}"' for i, n in enumerate(names)) + "}}"
     )  # fmt: skip
-    (blobs / "1").write_bytes(b"x" * 100)
+    (blobs / "1").write_bytes(shard(3))
     (blobs / "2.incomplete").write_bytes(b"x")
     (model / names[0]).symlink_to(blobs / "1")
     (model / names[1]).write_bytes(b"")
     (model / names[2]).symlink_to(blobs / "gone")
+    (model / names[3]).write_bytes(shard(2)[:-5])
+    (model / names[4]).write_bytes(b"\0" * 100)
+    (model / "config.json").write_text(
+        '{"architectures": ["KimiK3ForCausalLM"], "model_type": "kimi_k3",\n "text_config": {"quantization_config": {"quant_method": "fp8"}}}'
+    )
     found = read_weights(model, shell)
-    assert isinstance(found, WeightsFacts), found
-    assert (found.path, found.files, found.shards, found.shard_bytes) == (str(model), 4, 2, 100)
-    assert (found.indexed, found.absent, found.indexed_bytes) == (3, (names[2],), 1234)
+    whole, cut = len(shard(3)), len(shard(2)) - 5
+    assert (found.path, found.resolved, found.exists) == (str(model), str(model), True)
+    assert (found.files, found.shards, found.shard_bytes) == (7, 4, whole + cut + 100)
+    assert (found.index, found.indexed, found.absent, found.indexed_bytes) == (True, 5, (names[2],), 1234)
     assert (found.empty, found.incomplete) == ((names[1],), 1)
+    assert isinstance(found.wrong_size, tuple)
+    first, second = found.wrong_size
+    assert (first.name, first.bytes, first.expected_bytes) == (names[3], cut, cut + 5)
+    assert (second.name, second.bytes) == (names[4], 100) and "not one of safetensors" in reason(second.expected_bytes)
+    assert (found.revision, found.revision_source) == (commit, "snapshot directory")
+    assert found.config == ModelConfig(("KimiK3ForCausalLM",), "kimi_k3", "fp8")
     assert isinstance(found.filesystem, Filesystem)
     assert isinstance(found.filesystem.size_bytes, int)
 
 
+def test_revisions(tmp_path: Path) -> None:
+    found = read_weights(tmp_path)
+    assert found.revision is None and "nothing" in reason(found.revision_source)
+    metadata = tmp_path / ".cache/huggingface/download"
+    metadata.mkdir(parents=True)
+    for name in ("a", "b"):
+        (metadata / f"{name}.metadata").write_text("b" * 40 + "\netag\n1.5\n")
+    found = read_weights(tmp_path)
+    assert (found.revision, found.revision_source) == ("b" * 40, "download metadata")
+    (tmp_path / weights.REVISION).write_text("b" * 40 + "\n")
+    assert read_weights(tmp_path).revision_source == ".rackproof-revision"
+    (metadata / "b.metadata").write_text("c" * 40 + "\n")
+    assert "download metadata 2 says ccc" in reason(read_weights(tmp_path).revision)
+    (tmp_path / weights.REVISION).write_text("$(reboot)")
+    assert "'$(reboot)'" in reason(read_weights(tmp_path).revision)
+
+
+def test_configs(tmp_path: Path) -> None:
+    assert "no config.json" in reason(read_weights(tmp_path).config)
+    (tmp_path / "config.json").write_text('{"model_type": "x", "a": "' + "y" * 70_000 + '"}')
+    assert "too large" in reason(read_weights(tmp_path).config)
+    (tmp_path / "config.json").write_text("{")
+    assert "JSON" in reason(read_weights(tmp_path).config)
+    found = weights_listing.parse_config('{"architectures": ["A"], "quantization_config": {}}')
+    assert isinstance(found, ModelConfig) and found.architectures == ("A",)
+    assert reason(found.model_type) and "quant_method" in reason(found.quantization)
+    assert weights_listing.parse_config('{"model_type": "b"}') == ModelConfig(
+        Missing("config.json names no architectures"), "b", None
+    )
+
+
 def test_weights_that_are_not_there(tmp_path: Path) -> None:
-    assert "does not exist" in reason(read_weights(tmp_path / "none"))
+    gone = read_weights(tmp_path / "none")
+    assert gone.exists is False and "does not exist" in reason(gone.shards) and "does not exist" in reason(gone.revision)
     (tmp_path / "empty").mkdir()
     found = read_weights(tmp_path / "empty")
-    assert isinstance(found, WeightsFacts) and (found.files, found.shards) == (0, 0)
+    assert (found.files, found.shards, found.wrong_size, found.index) == (0, 0, (), False)
     assert "index" in reason(found.indexed)
-    for text in ("", "path /m\nfile 3 ./a\n", "path /m\nfile x ./a\nincomplete 0\n.\n", "path /m\n.\n", "sh: 1: df: not found\n"):
-        assert reason(weights.weights(evidence(weights=text), "/m"))
+    named = "asked /m\npath /m\nfile 3 ./a\nincomplete 0\n.\n"
+    assert isinstance(weights.parse_weights(named), WeightsFacts)
+    for text in (
+        "", "path /m\nincomplete 0\n.\n", "asked /m\npath /m\nfile x ./a\nincomplete 0\n.\n", "asked /m\npath /m\n.\n",
+        "sh: 1: df: not found\n", "asked /m\nunread\n.\n", named.replace("\n.\n", "\n"), named.replace("file", "revolver"),
+    ):  # fmt: skip
+        assert reason(weights.weights(evidence(weights=text)))
+
+
+def test_a_header_that_was_not_read_leaves_sizes_unknown() -> None:
+    text = "asked /m\npath /m\nfile 300 ./a.safetensors\nfile 9 ./b.safetensors\nincomplete 0\n.\n"
+    for headers, words in (
+        ("header 100 192 a.safetensors\nshards=1\n.\n", "header of b.safetensors"),
+        ("header 100 192 a.safetensors\n", "cut off"), (".\n", "cut off"),
+        ("header x 192 a.safetensors\nshards=1\n.\n", "holds"),
+    ):  # fmt: skip
+        given = evidence(weights=text, weights_headers=headers)
+        found = weights.sized(weights.weights(given), weights.headers(given))
+        assert isinstance(found, WeightsFacts) and words in reason(found.wrong_size)
+    late = section("weights_headers", "", rc=None, status=Status.DEADLINE)
+    given = evidence(weights=text, weights_headers=late)
+    found = weights.sized(weights.weights(given), weights.headers(given))
+    assert isinstance(found, WeightsFacts) and (found.shards, reason(found.wrong_size)) == (
+        2, "reading the headers of the shards did not end within 20 s",
+    )  # fmt: skip
+
+
+def test_no_model_directory() -> None:
+    (only,) = weights.weights_commands("")
+    assert reason(weights.weights(evidence(weights=run(only.script)))) == "no model directory was named"
 
 
 # --- noise

@@ -15,7 +15,7 @@ from rackproof.evidence.sections import Status
 from rackproof.evidence.tools import MODULES, commands
 from rackproof.facts import Missing
 
-SECTIONS = sorted(command.name for command in commands())
+SECTIONS = sorted(command.name for command in commands(model_directory="/models/k3"))
 # A list of words without a form of its own: any text is some kernel command line.
 FORMLESS = {"host.cmdline"}
 # One value a line, each complete in itself: half of the text can hold the whole value.

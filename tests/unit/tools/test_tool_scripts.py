@@ -43,16 +43,16 @@ def command(name: str) -> Command:
 
 
 def test_names_are_unique_and_scripts_are_read_only() -> None:
-    names = [c.name for c in commands(["/etc/a"])]
+    names = [c.name for c in commands(["/etc/a"], "/models/k3")]
     assert len(set(names)) == len(names)
-    for c in commands(["/etc/a"]):
+    for c in commands(["/etc/a"], "/models/k3"):
         unquoted = re.sub(r"'[^']*'|#.*", "", c.script)
         targets = {target.rstrip(";)") for target in re.findall(r">[>|]?\s*(\S+)", unquoted)}
         assert targets <= {"&1", "&2", "&3", "&4", "&-", "/dev/null"}, c.name
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("c", commands(["/etc/passwd", "/nowhere/it's"]), ids=lambda c: c.name)
+@pytest.mark.parametrize("c", commands(["/etc/passwd", "/nowhere/it's"], "/etc"), ids=lambda c: c.name)
 def test_every_script_is_valid_and_ends(c: Command, shell: str) -> None:
     ran = run(c.script, shell=shell)
     assert "yntax error" not in ran.error_text
@@ -61,7 +61,7 @@ def test_every_script_is_valid_and_ends(c: Command, shell: str) -> None:
 
 def test_this_machine_can_be_read() -> None:
     sections = {}
-    for c in commands(["/etc/passwd", "/nowhere/it's"]):
+    for c in commands(["/etc/passwd", "/nowhere/it's"], "/etc"):
         ran = run(c.script)
         absent = c.requires and not shutil.which(c.requires, path=SYSTEM_PATH)
         sections[c.name] = Section(c.name, Status.ABSENT, None, 0, b"", b"") if absent else ran

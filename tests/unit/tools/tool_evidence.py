@@ -56,7 +56,10 @@ def gpu_xml(number: int, **changes: str) -> str:
         "remapped_row_unc": "0", "remapped_row_pending": "No", "remapped_row_failure": "No",
         "current_power_limit": "1400.00 W", "default_power_limit": "1400.00 W", "hw_slowdown": "Not Active",
         "sw_thermal": "Not Active", "state": "Completed", "status": "Success", "cliqueId": "32766",
-        "clusterUuid": "b2daed23-0000-4000-8000-000000000001", "summary": "Healthy", "processes": "",
+        "clusterUuid": "b2daed23-0000-4000-8000-000000000001", "summary": "Healthy", "processes": "", "sram_threshold_exceeded": "No", "addressing_mode": "ATS", "c2c_mode": "Enabled",
+        "used": "0 MiB", "gpu_temp": "31 C", "gpu_temp_tlimit": "56 C", "bandwidth": "Full",
+        "incorrect_configuration": "None", "pci_device_id": "31C210DE", "replay_counter": "0", "sync_boost": "Not Active",
+        "route_unhealthy": "False", "protected": "0 MiB",
     }  # fmt: skip
     v.update(changes)
     e = {name: f"<{name}>{value}</{name}>" for name, value in v.items()}
@@ -76,25 +79,36 @@ def gpu_xml(number: int, **changes: str) -> str:
 		<pci><pci_gpu_link_info>
 			<pcie_gen><max_link_gen>6</max_link_gen>{e["current_link_gen"]}</pcie_gen>
 			<link_widths>{e["max_link_width"]}{e["current_link_width"]}</link_widths>
-		</pci_gpu_link_info></pci>
+		</pci_gpu_link_info>{e["pci_device_id"]}{e["replay_counter"]}</pci>
 		<{reasons}s>
 			<{reasons}_gpu_idle>Active</{reasons}_gpu_idle>
 			<{reasons}_hw_slowdown>{v["hw_slowdown"]}</{reasons}_hw_slowdown>
 			<{reasons}_hw_thermal_slowdown>Not Active</{reasons}_hw_thermal_slowdown>
 			<{reasons}_hw_power_brake_slowdown>Not Active</{reasons}_hw_power_brake_slowdown>
+			<{reasons}_sync_boost>{v["sync_boost"]}</{reasons}_sync_boost>
 			<{reasons}_sw_thermal_slowdown>{v["sw_thermal"]}</{reasons}_sw_thermal_slowdown>
 		</{reasons}s>
-		<fb_memory_usage>{e["total"]}<reserved>947 MiB</reserved></fb_memory_usage>
+		<fb_memory_usage>{e["total"]}<reserved>947 MiB</reserved>{e["used"]}</fb_memory_usage>
 		<bar1_memory_usage><total>524288 MiB</total></bar1_memory_usage>
 		{e["compute_mode"]}
 		<ecc_mode>{e["current_ecc"]}{e["pending_ecc"]}</ecc_mode>
-		<ecc_errors><volatile>{counts}</volatile><aggregate>{counts}</aggregate></ecc_errors>
+		<ecc_errors><volatile>{counts}</volatile><aggregate>{counts}{e["sram_threshold_exceeded"]}</aggregate></ecc_errors>
 		<remapped_rows>{e["remapped_row_unc"]}{e["remapped_row_pending"]}{e["remapped_row_failure"]}</remapped_rows>
 		<gpu_power_readings>{e["current_power_limit"]}{e["default_power_limit"]}</gpu_power_readings>
 		<module_power_readings><current_power_limit>2900.00 W</current_power_limit></module_power_readings>
-		<fabric>{e["state"]}{e["status"]}{e["cliqueId"]}{e["clusterUuid"]}<health>{e["summary"]}</health></fabric>
+		{detail(v)}
+		<fabric>{e["state"]}{e["status"]}{e["cliqueId"]}{e["clusterUuid"]}<health>{e["summary"]}{e["bandwidth"]}{e["route_unhealthy"]}{e["incorrect_configuration"]}</health></fabric>
 		{e["processes"]}
 	</gpu>"""
+
+
+def detail(v: dict[str, str]) -> str:
+    """What only GpuDetail reads, besides the blocks that both read."""
+    e = {name: f"<{name}>{value}</{name}>" for name, value in v.items()}
+    return (
+        f"{e['addressing_mode']}{e['c2c_mode']}<temperature>{e['gpu_temp']}{e['gpu_temp_tlimit']}</temperature>"
+        f"<cc_protected_memory_usage><total>{v['protected']}</total></cc_protected_memory_usage>"
+    )
 
 
 def smi_xml(*gpus: str, attached: int | None = None) -> str:
@@ -171,6 +185,11 @@ NVIDIA_PROC = f"""\
 |CoherentGPUMemoryMode: "driver"
 + /proc/driver/nvidia/gpus/0008:06:00.0
 + /proc/driver/nvidia/gpus/0018:06:00.0
++ /dev/nvidia0
++ /dev/nvidia1
++ /dev/nvidia-uvm
++ /dev/nvidia-uvm-tools
++ /dev/nvidiactl
 {_lines("+ /sys/module/", MODULE_NAMES)}\
 = /sys/module/nvidia/version
 |580.126.20
@@ -180,6 +199,7 @@ NO_DRIVER = f"""\
 - /proc/driver/nvidia/version
 - /proc/driver/nvidia/params
 - /proc/driver/nvidia/gpus/*
+- /dev/nvidia*
 {_lines("- /sys/module/", MODULE_NAMES + ABSENT_MODULES)}.
 """
 
@@ -237,7 +257,9 @@ def healthy(**changes: str | bytes | Section) -> Evidence:
         **tool_system.TEXTS,
         "identity": (
             "= /proc/sys/kernel/hostname\n|tray01\n= /proc/sys/kernel/random/boot_id\n|fc13cc59\n"
-            "= /sys/class/dmi/id/product_name\n|GB300 NVL72\n= /proc/uptime\n|1.0 2.0\n"
+            "= /sys/class/dmi/id/product_name\n|GB300 NVL72\n= /proc/uptime\n|86400.25 2.0\n"
+            "= /sys/class/dmi/id/sys_vendor\n|NVIDIA\n! /sys/class/dmi/id/product_serial\n- /sys/class/dmi/id/product_sku\n"
+            "= /sys/class/dmi/id/bios_version\n|02.06.00\n"
             "= uname\n|6.8.0-1039-nvidia-64k aarch64\n= uid\n|0\n= pagesize\n|65536\n= date\n|2026-11-30T15:43:40Z\n.\n"
         ),
         "os_release": 'NAME="Ubuntu"\nVERSION_ID="24.04"\nID=ubuntu\n',
@@ -264,7 +286,11 @@ def healthy(**changes: str | bytes | Section) -> Evidence:
         ),
         "nvidia_proc": NVIDIA_PROC,
         "nvidia_modinfo": "filename:       /lib/modules/x/nvidia.ko.zst\nversion:        580.126.20\nlicense:  MIT\n",
-        "nvidia_library": "= /usr/lib64/libnvidia-ml.so.1\n|/usr/lib64/libnvidia-ml.so.580.126.20\n.\n",
+        "nvidia_library": (
+            "= /usr/lib64/libnvidia-ml.so.1\n|/usr/lib64/libnvidia-ml.so.580.126.20\n"
+            "= size /usr/lib64/libnvidia-ml.so.1\n|2293320\n- /lib64/libcuda.so.1\n"
+            "= /usr/lib64/libcuda.so.1\n|/usr/lib64/libcuda.so.580.126.20\n= size /usr/lib64/libcuda.so.1\n|96784232\n.\n"
+        ),
         "gpu_holders": "77 nvidia-persiste\nend\n",
         "modprobe": (
             "= /proc/cmdline\n|ro quiet\n= /etc/modprobe.d/nvidia.conf\n|options nvidia NVreg_CreateImexChannel0=1\n"
@@ -282,9 +308,10 @@ def healthy(**changes: str | bytes | Section) -> Evidence:
             "source=journalctl lines=5000 matched=1 kept=1 boots=3 first=2026-07-01T00:00:00+0000\n"
             "|2026-08-01T00:00:00+0000 tray01 kernel: nvidia 0008:06:00.0: enabling device\n.\n"
         ),
-        "docker_version": '{"Client":{"Version":"28.2.2"},"Server":{"Version":"28.2.2"}}\n',
         "docker_info": (
-            '{"ServerVersion":"28.2.2","CgroupVersion":"2","Runtimes":{"runc":{},"nvidia":{}},'
+            '{"ServerVersion":"28.2.2","CgroupVersion":"2","CgroupDriver":"systemd","Runtimes":{"runc":{},"nvidia":{}},'
+            '"DefaultRuntime":"runc","DockerRootDir":"/var/lib/docker","Driver":"overlay2",'
+            '"SecurityOptions":["name=seccomp,profile=builtin","name=cgroupns"],'
             '"DiscoveredDevices":[{"Source":"cdi","ID":"nvidia.com/gpu=0"}]}\n'
         ),
         "docker_images": IMAGE,

@@ -130,7 +130,38 @@ NVLINK_ERRORS = "".join(
     for gpu in range(2)
 )
 
+STATE = (
+    shown("units", "rackproof-gb300-tp8.service loaded active running\nfoo.service loaded failed failed\nrc=0\nunits=212")
+    + shown("processes", "D 77 0 nvidia-smi\nP 900 dockerd\nprocesses=412 first=1")
+    + shown("limits dockerd 900", "Max locked memory         8388608     8388608     bytes\nMax open files     1048576    1048576    files")
+    + shown("/proc/net/tcp", "0100007F:1F90\n00000000:0016\nlines=9")
+    + shown("/proc/net/tcp6", "00000000000000000000000000000000:0016\nlines=3")
+    + ".\n"
+)
+SMART = """{
+  "critical_warning" : 0,
+  "temperature" : 310,
+  "avail_spare" : 100,
+  "percent_used" : 3,
+  "media_errors" : 0
+}"""
+
+CONFIG = '{"architectures":["KimiK3ForCausalLM"],"model_type":"kimi_k3","quantization_config":{"quant_method":"compressed-tensors"}}'
+WEIGHTS = (
+    "asked /models/k3\npath /models/k3\nfile 3000 ./model-00001-of-00002.safetensors\n"
+    "file 5000 ./model-00002-of-00002.safetensors\nfile 90 ./config.json\nindex\ntotal 7000\n"
+    "indexed model-00001-of-00002.safetensors\nindexed model-00002-of-00002.safetensors\n"
+    f"revision {'1' * 40}\ncommit {'1' * 40}\nconfig {CONFIG}\nincomplete 0\n"
+    "df /dev/md0 934000000 100000000 834000000 11% /\nmount /dev/md0 / ext4 rw,relatime 0 0\n.\n"
+)
+HEADERS = "header 492 2500 model-00001-of-00002.safetensors\nheader 492 4500 model-00002-of-00002.safetensors\nshards=2\n.\n"
+
 TEXTS: dict[str, str] = {
+    "weights": WEIGHTS,
+    "weights_headers": HEADERS,
+    "node_state": STATE,
+    "own_name": shown("own name", "10.0.0.1        STREAM tray01\n10.0.0.1        DGRAM\nrc=0") + ".\n",
+    "nvme_health": shown("/dev/nvme0", SMART) + ".\n",
     "system": SYSTEM,
     "storage": STORAGE,
     "lsblk": LSBLK,

@@ -26,10 +26,12 @@ from rackproof.evidence.tools import (
     lspci,
     modprobe,
     network,
+    node_state,
     nvidia_driver,
     nvidia_nvlink,
     nvidia_smi,
     nvidia_topo,
+    nvme,
     package_policy,
     packages,
     pci,
@@ -39,16 +41,24 @@ from rackproof.evidence.tools import (
     system,
     systemd,
     time_sync,
+    weights,
 )
 
 MODULES = (
     host, systemd, packages, nvidia_driver, modprobe, gpu_holders, nvidia_smi, nvidia_topo, nvidia_nvlink, imex,
     kernel_log, container, cdi, system, cpu, storage, time_sync, kernels, kernel_events, package_policy, engines,
-    fabric_manager,
-    rdma, network, pci, lspci, amd, amd_smi, rocm_smi,
+    fabric_manager, node_state, nvme,
+    rdma, network, pci, lspci, amd, amd_smi, rocm_smi, weights,
 )  # fmt: skip
 
 
-def commands(managed: Sequence[str] = ()) -> tuple[Command, ...]:
-    """All that the probe runs. `managed` are the paths of the files a deploy writes; the probe reads their hashes."""
-    return (*(command for module in MODULES for command in module.COMMANDS), host.managed_files_command(managed))
+def commands(managed: Sequence[str] = (), model_directory: str = "") -> tuple[Command, ...]:
+    """All that the probe runs. `managed` are the paths of the files a deploy writes; the probe reads their hashes.
+
+    `model_directory`: absolute path of the weights to look at; "" where the asker named none.
+    """
+    return (
+        *(command for module in MODULES for command in module.COMMANDS),
+        host.managed_files_command(managed),
+        *weights.weights_commands(model_directory),
+    )

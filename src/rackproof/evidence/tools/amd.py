@@ -20,6 +20,7 @@ from rackproof.facts_amd import AmdDriverFacts, AmdGpu, KfdNode, RasEvent
 
 MODULE = "/sys/module/amdgpu"
 NODES = "/sys/class/kfd/kfd/topology/nodes"
+XGMI = 11  # type of an io_link that is XGMI: HSA_IOLINKTYPE_XGMI in kfd_crat.h
 DEVICE_FILES = (
     "unique_id", "mem_info_vram_total", "mem_info_vram_used", "current_compute_partition", "current_memory_partition",
     "vbios_version",
@@ -34,6 +35,11 @@ if [ -d {MODULE} ]; then
     say 'modinfo srcversion' "$(modinfo -F srcversion amdgpu)"
     say 'modinfo filename' "$(modinfo -n amdgpu)"
   fi
+  set -- {NODES}/*/io_links/*/properties
+  [ ! -r "$1" ] || printf '= xgmi\\n%s\\n' "$(awk '
+    $1 == "type" {{ type = $2 }}
+    $1 == "node_from" {{ from = $2 }}
+    $1 == "node_to" && type == {XGMI} {{ print "|" from, $2 }}' "$@")"
   for d in /sys/class/drm/card[0-9]*/device; do
     case $d in */card*-*) continue ;; esac  # a connector
     vendor=
@@ -92,6 +98,7 @@ def driver(evidence: Evidence) -> Fact[AmdDriverFacts]:
         kfd_device=kfd,
         render_nodes=_render_nodes(group),
         kfd_nodes=_kfd_nodes(group),
+        xgmi=_xgmi(group),
         gpus=_gpus(group),
     )
 
@@ -106,6 +113,17 @@ def _parameters(group: Group) -> Fact[Mapping[str, str]]:
 
 def _render_nodes(group: Group) -> Fact[tuple[str, ...]]:
     return group.names("/dev/dri")
+
+
+def _xgmi(group: Group) -> Fact[frozenset[tuple[int, int]]]:
+    """Pairs (from, to) of KFD nodes. Between the GPUs of a machine that is all there is; to a CPU only on an APU."""
+    text = group.text("xgmi")
+    if not isinstance(text, str):
+        return text or Missing("KFD shows no links")
+    matches = [re.fullmatch(r"([0-9]{1,4}) ([0-9]{1,4})", line) for line in text.splitlines() if line]
+    if not all(matches):
+        return Missing(f"links of KFD: {one_line(text)}")
+    return frozenset((int(match[1]), int(match[2])) for match in matches if match)
 
 
 def _kfd_nodes(group: Group) -> Fact[tuple[KfdNode, ...]]:

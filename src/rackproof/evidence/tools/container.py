@@ -1,6 +1,7 @@
 """The container engine: Docker's own account of itself, its images and settings, and NVIDIA's container toolkit.
 
-Formats: `docker version|info --format '{{json .}}'` and `docker image inspect`, Docker 20.10 to 29 (both image stores);
+`docker info` says all that `docker version` would, and says it of a daemon that is down too.
+Formats: `docker info --format '{{json .}}'` and `docker image inspect`, Docker 20.10 to 29 (both image stores);
 `nvidia-ctk --version`, toolkit 1.13 to 1.20. Source: captures; docs.docker.com/reference/api/engine.
 """
 
@@ -30,7 +31,6 @@ printf '%s\n' "$@" | head -n {MAX_IMAGES} | xargs docker image inspect |
 """
 
 COMMANDS = (
-    Command("docker_version", "docker version --format '{{json .}}'", "docker", Root.HELPS),
     Command("docker_info", "docker info --format '{{json .}}'", "docker", Root.HELPS),
     Command("docker_images", _IMAGES_SCRIPT, "docker", Root.HELPS),
     Command("docker_config", script(f"show {DAEMON_JSON}\n{engines.SCRIPT}"), root=Root.HELPS),
@@ -40,7 +40,7 @@ COMMANDS = (
 
 def engine(evidence: Evidence) -> Fact[str | None]:
     """ "docker", or None only where the probe looked for the docker command and there is none."""
-    section = evidence.section("docker_version")
+    section = evidence.section("docker_info")
     if isinstance(section, Missing):
         return section
     if section.status is Status.ABSENT:
@@ -50,24 +50,47 @@ def engine(evidence: Evidence) -> Fact[str | None]:
         return unusable
     if "Emulate Docker CLI using podman" in section.error_text:
         return "podman"
-    client = load_object(section.text, "docker version")
-    if isinstance(client, Missing) or not isinstance(client.get("Client"), dict):
-        return _refusal(section) or Missing(f"docker version: {one_line(section.text) or 'nothing printed'}")
+    found = load_object(section.text, "docker info")
+    if isinstance(found, Missing) or not {"ServerVersion", "ServerErrors", "ClientInfo"}.intersection(found):
+        return _refusal(section) or Missing(f"docker info: {one_line(section.text) or 'nothing printed'}")
     return "docker"
 
 
 def engine_version(evidence: Evidence) -> Fact[str]:
     """Version of the daemon, not of the command."""
-    found = _answer(evidence, "docker_version", "docker version")
-    if isinstance(found, Missing):
-        return found
-    server = found.get("Server")
-    return string(server.get("Version") if isinstance(server, dict) else None, "version of the Docker daemon")
+    return _info_text(evidence, "ServerVersion")
 
 
 def cgroup_version(evidence: Evidence) -> Fact[str]:
+    return _info_text(evidence, "CgroupVersion")
+
+
+def cgroup_driver(evidence: Evidence) -> Fact[str]:
+    return _info_text(evidence, "CgroupDriver")
+
+
+def default_runtime(evidence: Evidence) -> Fact[str]:
+    return _info_text(evidence, "DefaultRuntime")
+
+
+def data_root(evidence: Evidence) -> Fact[str]:
+    return _info_text(evidence, "DockerRootDir")
+
+
+def storage_driver(evidence: Evidence) -> Fact[str]:
+    """overlay2 and the like, or the snapshotter of containerd's image store, whose data lies below containerd's root."""
+    return _info_text(evidence, "Driver")
+
+
+def security_options(evidence: Evidence) -> Fact[tuple[str, ...]]:
+    """Names alone: "name=seccomp,profile=builtin" is seccomp; rootless and userns change what --privileged means."""
     found = _info(evidence)
-    return found if isinstance(found, Missing) else string(found.get("CgroupVersion"), "CgroupVersion in docker info")
+    if isinstance(found, Missing):
+        return found
+    if not isinstance(found.get("SecurityOptions"), list):
+        return Missing("docker info lists no security options")
+    names = (re.match(r"name=([A-Za-z0-9_-]+)", option) for option in strings(found["SecurityOptions"]))
+    return tuple(sorted({match[1] for match in names if match}))
 
 
 def runtimes(evidence: Evidence) -> Fact[tuple[str, ...]]:
@@ -148,6 +171,12 @@ def parse_toolkit_version(text: str) -> Fact[str]:
     """ "1.20.0" from "NVIDIA Container Toolkit CLI version 1.20.0"; later lines (commit) come and go."""
     match = re.search(r"^NVIDIA Container Toolkit CLI version v?([0-9]+(?:\.[0-9]+)+\S*)\s*$", text, re.MULTILINE)
     return match[1] if match else Missing(f"nvidia-ctk --version: {one_line(text)}")
+
+
+def _info_text(evidence: Evidence, key: str) -> Fact[str]:
+    found = _info(evidence)
+    value = found if isinstance(found, Missing) else found.get(key)
+    return value if isinstance(value, Missing) else string(value, f"{key} in docker info")
 
 
 def _info(evidence: Evidence) -> Fact[Mapping[str, object]]:

@@ -17,14 +17,20 @@ from rackproof.facts import Fact, ManagedFile, Missing
 
 HOSTNAME = "/proc/sys/kernel/hostname"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-PRODUCT = "/sys/class/dmi/id/product_name"
+DMI = "/sys/class/dmi/id"
+PRODUCT = f"{DMI}/product_name"
+UPTIME = "/proc/uptime"
+DMI_FILES = (
+    "sys_vendor", "product_serial", "product_sku", "board_vendor", "board_name", "board_version", "board_serial",
+    "bios_vendor", "bios_version", "bios_date", "chassis_serial",
+)  # fmt: skip
 LAB_MARK = "/etc/rackproof-lab"
 SELFBUILD_MARK = "/etc/rackproof/selfbuild"
 STAMP = "/etc/rackproof/baseline.json"
 REBOOT = "/run/reboot-required"
 
 _IDENTITY_SCRIPT = f"""
-show {HOSTNAME} {BOOT_ID} {PRODUCT} /proc/uptime
+show {HOSTNAME} {BOOT_ID} {PRODUCT} {UPTIME} {" ".join(f"{DMI}/{name}" for name in DMI_FILES)}
 say uname "$(uname -r -m)"
 say uid "$(id -u)"
 say pagesize "$(getconf PAGESIZE)"
@@ -86,6 +92,24 @@ def boot_id(evidence: Evidence) -> Fact[str]:
 
 def product_name(evidence: Evidence) -> Fact[str]:
     return _identity(evidence, PRODUCT)
+
+
+def dmi(evidence: Evidence) -> Fact[Mapping[str, Fact[str]]]:
+    """File name -> what the firmware says; serial numbers need root. A machine without DMI (some arm64) has none."""
+    group = read_group(evidence, "identity", "the identity of the node")
+    if isinstance(group, Missing):
+        return group
+    found = {name: group.needed(f"{DMI}/{name}") for name in ("product_name", *DMI_FILES)}
+    unasked = f"{DMI}/sys_vendor" not in group.entries
+    return Missing(f"the probe did not look into {DMI}") if unasked else found
+
+
+def uptime_s(evidence: Evidence) -> Fact[float]:
+    text = _identity(evidence, UPTIME)
+    if isinstance(text, Missing):
+        return text
+    match = re.match(r"([0-9]{1,12}\.[0-9]{1,3}) ", text)
+    return float(match[1]) if match else Missing(f"{UPTIME}: {one_line(text)}")
 
 
 def kernel(evidence: Evidence) -> Fact[str]:

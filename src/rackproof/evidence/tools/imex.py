@@ -135,6 +135,15 @@ def parse_config(text: str) -> Mapping[str, str]:
     return dict(re.findall(r"^\s*([A-Z][A-Z0-9_]*)\s*=\s*(.*?)\s*$", text.replace("\r", ""), re.MULTILINE))
 
 
+def major(evidence: Evidence) -> Fact[bool]:
+    """Whether the loaded driver has registered IMEX channels as character devices."""
+    group = read_group(evidence, "imex_files", "/proc/devices")
+    text = group if isinstance(group, Missing) else group.needed("/proc/devices")
+    if isinstance(text, Missing):
+        return text
+    return bool(re.search(r"^ *[0-9]+ nvidia-caps-imex-channels$", text.replace("\r", ""), re.MULTILINE))
+
+
 def channels(evidence: Evidence) -> Fact[tuple[str, ...]]:
     """Character devices under /dev/nvidia-caps-imex-channels by full path; () where there are none."""
     group = read_group(evidence, "imex_files", CHANNELS)

@@ -1,4 +1,5 @@
-"""Kernel messages besides Xids: NVSwitch SXids, machine checks, programs killed for memory, what the driver complains of.
+"""Kernel messages besides Xids: NVSwitch SXids, machine checks, programs killed for memory, disks and tasks that hang, fatal
+PCIe errors, what the driver complains of.
 
 The section is kernel_log's. SXids exist on NVSwitch 1 to 3 (HGX A100 to H200); NVLink 5 has none and says Xid 144 to 150.
 Forms: captures of R510 to R590; Linux 5.4 to 6.17 (mm/oom_kill.c, arch/x86/kernel/cpu/mce, drivers/firmware/efi/cper).
@@ -27,6 +28,12 @@ _MACHINE_CHECK = re.compile(r"\[Hardware Error\]|\bmce: |Machine check|Hardware 
 _QUIET = re.compile(r"mce: (?:CPU[0-9]+: Thermal|Using [0-9]+ MCE banks|CPU supports)|\bLMCE\b.*enabled", re.IGNORECASE)
 _COMPLAINT = re.compile(r"NVRM: (?!Xid|loading |.*Xid \()(.*)|(nvidia-peermem .*(?:ERROR|error|fail).*)")
 _NOISE = re.compile(r"GPU at PCI:|GPU Board Serial|nvidia-modeset:|^\s*$|Module .* loaded")
+_NVME = re.compile(
+    r"\bnvme\S*:? .*(?:timeout|controller is down|[Dd]evice not ready|[Rr]emoving after|reset controller)"
+    r"|I/O error, dev nvme|\bnvme\S*: .*\berror"
+)
+_HUNG = re.compile(r"\btask (.{1,64}?):([0-9]+) blocked for more than [0-9]+ seconds")
+_PCIE_FATAL = re.compile(r"\bUncorrect(?:ed|able) \(Fatal\)")
 _PREFIX = re.compile(r"^.*?(?:kernel: |\] ?)(?=\S)")
 
 
@@ -55,6 +62,9 @@ def parse_events(
         nvidia=tuple(complaints[:MAX_LINES]),
         first=first,
         boots=boots,
+        nvme_errors=tuple([_message(line) for line in lines if _NVME.search(line)][:MAX_LINES]),
+        hung_tasks=tuple([one_line(m[1]) for line in lines if (m := _HUNG.search(line))][:MAX_LINES]),
+        pcie_fatal=tuple([_message(line) for line in lines if _PCIE_FATAL.search(line)][:MAX_LINES]),
     )
 
 

@@ -23,13 +23,14 @@ keep() {
     { lines++ }
     lines == 1 { first = $1; if (match($0, /^\[ *[0-9.]+\]/)) { first = substr($0, 1, RLENGTH); gsub(/ /, "", first) } }
     /Linux version [0-9]/ { boots++; if (!banner) banner = lines }
-    !/NVRM|Xid|[Nn]vidia|NVLink|nvlink|mlx5|AER:|MCE|mce:|Hardware Error|[Oo]ut of memory|oom-kill|amdgpu/ { next }
+    { disk = /error, dev nvme|nvme.*(timeout|is down|not ready|reset controller|[Rr]emoving after|error)/ }
+    !/NVRM|Xid|[Nn]vidia|NVLink|nvlink|mlx5|AER:|MCE|mce:|Hardware Error|[Oo]ut of memory|oom-kill|amdgpu|blocked for more than|PCIe Bus Error/ && !disk { next }
     { matched++ }
     match($0, /Xid [(][^)]*[)]: *[0-9]+/) {
       if (seen[substr($0, RSTART, RLENGTH)]++ < 20) { kept++; out = out "|" $0 "\n" }
       next
     }
-    /mce:|Hardware Error|[Oo]ut of memory|oom-kill/ {
+    disk || /mce:|Hardware Error|[Oo]ut of memory|oom-kill|blocked for more than|AER: .*[(]Fatal[)]|severity=.*[(]Fatal[)]/ {
       if (apart + length($0) < 65536) { apart += length($0) + 2; kept++; out = out "|" $0 "\n" }
       next
     }

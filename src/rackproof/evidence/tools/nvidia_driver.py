@@ -11,20 +11,25 @@ from collections.abc import Mapping
 from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.sections import Command
 from rackproof.evidence.tools.group import Group, read_group, script
-from rackproof.evidence.tools.values import one_line, output, pci_address
+from rackproof.evidence.tools.values import as_int, one_line, output, pci_address
 from rackproof.facts import Fact, Missing
+from rackproof.facts_driver import Library
 
 PROC = "/proc/driver/nvidia"
 MODULES = (
     "nvidia", "nvidia_current", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem", "nouveau", "ib_umad",
     "mlx5_ib", "mlx5_core", "gdrdrv", "amdgpu",
 )  # fmt: skip
+LIBRARIES = ("libnvidia-ml.so.1", "libcuda.so.1")
 LIBRARY_DIRS = "/usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/lib64 /lib64"
 
 # gpus/*/information is not read: opening it can hang on a sick GPU, and the directory names say all that is needed.
 _PROC_SCRIPT = f"""
 show {PROC}/version {PROC}/params
 mark {PROC}/gpus/*
+for f in /dev/nvidia*; do
+  if [ -c "$f" ]; then printf '%s\\n' "+ $f"; elif [ ! -e "$f" ]; then gone "$f"; fi
+done
 for m in {" ".join(MODULES)}; do
   mark /sys/module/$m
   [ ! -f /sys/module/$m/version ] || show /sys/module/$m/version
@@ -34,8 +39,13 @@ _LIBRARY_SCRIPT = f"""
 found=
 for d in {LIBRARY_DIRS} /usr/lib; do
   [ "$d" != /usr/lib ] || [ -z "$found" ] || continue
-  f=$d/libnvidia-ml.so.1
-  if [ -e "$f" ] || [ -h "$f" ]; then found=1; say "$f" "$(readlink -f "$f")"; else gone "$f"; fi
+  for f in {" ".join(f"$d/{name}" for name in LIBRARIES)}; do
+    if [ -e "$f" ] || [ -h "$f" ]; then
+      found=1
+      say "$f" "$(readlink -f "$f")"
+      if [ -f "$f" ]; then say "size $f" "$(stat -L -c %s "$f")"; else printf '%s\\n' "- size $f"; fi
+    else gone "$f"; fi
+  done
 done
 """
 
@@ -46,7 +56,7 @@ COMMANDS = (
 )
 
 _NVRM = re.compile(r"^NVRM version:.* Kernel Module(?: for [a-z0-9_]+)? +([0-9]+(?:\.[0-9]+)+)(?:\s|$)", re.MULTILINE)
-_LIBRARY = re.compile(r"libnvidia-ml\.so\.([0-9]{3,}(?:\.[0-9]+)+)$")
+_LIBRARY = re.compile(r"lib(?:nvidia-ml|cuda)\.so\.([0-9]{3,}(?:\.[0-9]+)+)$")
 _VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)+")
 
 
@@ -112,15 +122,55 @@ def library_version(evidence: Evidence) -> Fact[str]:
     group = read_group(evidence, "nvidia_library", "the library directories")
     if isinstance(group, Missing):
         return group
-    targets = {path: text for path, text in group.entries.items() if isinstance(text, str)}
+    own = {path: entry for path, entry in group.entries.items() if re.fullmatch(r"/\S+/libnvidia-ml\.so\.1", path)}
+    targets = {path: text for path, text in own.items() if isinstance(text, str)}
     if not targets:
-        hidden = next((entry for entry in group.entries.values() if isinstance(entry, Missing)), None)
+        hidden = next((entry for entry in own.values() if isinstance(entry, Missing)), None)
         return hidden or Missing("there is no libnvidia-ml.so.1 in the library directories")
     found = {match[1] if (match := _LIBRARY.search(target.strip())) else target for target in targets.values()}
     version = found.pop()
     if found or not _VERSION.fullmatch(version):
         return Missing("; ".join(f"{path} leads to {one_line(target)}" for path, target in targets.items()))
     return version
+
+
+def libraries(evidence: Evidence) -> Fact[tuple[Library, ...]]:
+    """Every one of LIBRARIES in every library directory; missing where a directory could not be looked into."""
+    group = read_group(evidence, "nvidia_library", "the library directories")
+    if isinstance(group, Missing):
+        return group
+    found = []
+    for path, target in group.entries.items():
+        name = path.rsplit("/", 1)[-1]
+        if name not in LIBRARIES or not path.startswith("/"):
+            continue
+        if isinstance(target, Missing):
+            return target
+        if target is not None:
+            found.append(_library(group, path, target.strip()))
+    looked = any(path.endswith("/libcuda.so.1") for path in group.entries)
+    return tuple(found) if looked else Missing("the probe did not look for libcuda.so.1")
+
+
+def _library(group: Group, path: str, target: str) -> Library:
+    size = group.text(f"size {path}")
+    match = _LIBRARY.search(target)
+    return Library(
+        name=path.rsplit("/", 1)[-1],
+        path=path,
+        target=one_line(target),
+        version=match[1] if match else Missing(f"{path} leads to {one_line(target) or 'nothing'}"),
+        size_bytes=as_int(size.strip(), f"size of {path}") if isinstance(size, str) else size or Missing("a broken link"),
+    )
+
+
+def device_nodes(evidence: Evidence) -> Fact[tuple[str, ...]]:
+    """Names of the character devices /dev/nvidia*: nvidia0, nvidiactl, nvidia-uvm; () where there are none."""
+    group = _proc(evidence)
+    if isinstance(group, Missing):
+        return group
+    names = group.names("/dev")
+    return names if isinstance(names, Missing) else tuple(name for name in names if name.startswith("nvidia"))
 
 
 def loaded_modules(evidence: Evidence) -> Fact[frozenset[str]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from xml.etree.ElementTree import Element
 
+from rackproof.evidence.tools.nvidia_smi_detail import parse_detail
 from rackproof.evidence.tools.values import as_bytes, as_flag, as_int, as_quantity, as_text, one_line, pci_address
 from rackproof.facts import Fact, Gpu, GpuProcess, Missing
 
@@ -82,6 +83,7 @@ def parse_gpu(element: Element, index: int) -> Gpu:
         clique_id=number("fabric/cliqueId"),
         cluster_uuid=text("fabric/clusterUuid"),
         processes=_processes(element),
+        detail=parse_detail(element, value_of),
     )
 
 

@@ -81,6 +81,43 @@ for _block, _start in {
     _LABELS[f"{_block}/HW Slowdown/HW Power Brake Slowdown"] = f"{_start}hw_power_brake_slowdown"
     _LABELS[f"{_block}/SW Thermal Slowdown"] = f"{_start}sw_thermal_slowdown"
 
+# The other half of a GPU (nvidia_smi_detail).
+_LABELS |= {
+    "PCI/Device Id": "pci/pci_device_id",
+    "PCI/Sub System Id": "pci/pci_sub_system_id",
+    "PCI/Replays Since Reset": "pci/replay_counter",
+    "PCI/GPU Link Info/PCIe Generation/Max": "pci/pci_gpu_link_info/pcie_gen/max_link_gen",
+    "Board Part Number": "board_part_number",
+    "GSP Firmware Version": "gsp_firmware_version",
+    "Platform Info/Chassis Serial Number": "platformInfo/chassis_serial_number",
+    "Platform Info/Slot Number": "platformInfo/slot_number",
+    "Platform Info/Tray Index": "platformInfo/tray_index",
+    "Platform Info/Module Id": "platformInfo/module_id",
+    "Addressing Mode": "addressing_mode",
+    "GPU C2C Mode": "c2c_mode",
+    "FB Memory Usage/Used": "fb_memory_usage/used",
+    "FB Memory Usage/Reserved": "fb_memory_usage/reserved",
+    "Conf Compute Protected Memory Usage": "cc_protected_memory_usage",
+    "Conf Compute Protected Memory Usage/Total": "cc_protected_memory_usage/total",
+    "ECC Errors/Aggregate/SRAM Threshold Exceeded": "ecc_errors/aggregate/sram_threshold_exceeded",
+    "ECC Errors/Channel Repair Pending": "ecc_errors/channel_repair_pending",
+    "ECC Errors/TPC Repair Pending": "ecc_errors/tpc_repair_pending",
+    "ECC Errors/Unrepairable Memory": "ecc_errors/unrepairable_memory",
+    "Temperature/GPU Current Temp": "temperature/gpu_temp",
+    "Temperature/GPU T.Limit Temp": "temperature/gpu_temp_tlimit",
+    "Temperature/Memory Current Temp": "temperature/memory_temp",
+    "Clocks Event Reasons/Sync Boost": "clocks_event_reasons/clocks_event_reason_sync_boost",
+    "Clocks Throttle Reasons/Sync Boost": "clocks_throttle_reasons/clocks_throttle_reason_sync_boost",
+    "Fabric/Health/Bandwidth": "fabric/health/bandwidth",
+    "Fabric/Health/Route Recovery in progress": "fabric/health/route_recovery_in_progress",
+    "Fabric/Health/Route Unhealthy": "fabric/health/route_unhealthy",
+    "Fabric/Health/Access Timeout Recovery": "fabric/health/access_timeout_recovery",
+    "Fabric/Health/Incorrect Configuration": "fabric/health/incorrect_configuration",
+}
+for _label, _tag in {"Max Power Limit": "max_power_limit", "Min Power Limit": "min_power_limit"}.items():
+    _LABELS[f"Power Readings/{_label}"] = f"power_readings/{_tag}"
+    _LABELS[f"GPU Power Readings/{_label}"] = f"gpu_power_readings/{_tag}"
+
 _PROCESS = {"Name": "process_name", "Used GPU Memory": "used_memory"}
 
 

@@ -82,6 +82,23 @@ class RasEvent:
 
 
 @dataclass(frozen=True)
+class DeviceAccess:
+    """Who may open a device, as stat prints it."""
+
+    mode: str  # octal: "660"
+    group: str  # by name, or its number where no group has it: "render"
+
+    @property
+    def for_all(self) -> bool:
+        """Every user may read and write it."""
+        return self.mode.endswith("6") or self.mode.endswith("7")
+
+    @property
+    def words(self) -> str:
+        return f"mode {self.mode}, group {self.group}"
+
+
+@dataclass(frozen=True)
 class AmdDriverFacts:
     """amdgpu, without any tool of ROCm: modules, devices, topology."""
 
@@ -95,6 +112,7 @@ class AmdDriverFacts:
     render_nodes: Fact[tuple[str, ...]]  # renderD128 ... under /dev/dri
     kfd_nodes: Fact[tuple[KfdNode, ...]]
     gpus: tuple[AmdGpu, ...]  # devices of amdgpu under /sys/class/drm, in the order of their addresses
+    kfd_access: Fact[DeviceAccess] = _NOT_PRINTED  # who may open /dev/kfd
     # Pairs of KFD nodes that the driver joined by XGMI, each direction by itself: topology, not errors on the links.
     xgmi: Fact[frozenset[tuple[int, int]]] = _NOT_PRINTED
 

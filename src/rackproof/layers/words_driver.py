@@ -1,121 +1,153 @@
-"""What checks ask of the NVIDIA driver as software: libraries, packages and their origin, kernels, DKMS."""
+"""What checks ask of a driver as software: libraries, packages and their origin, kernels, DKMS, amdgpu's release."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from rackproof.facts import Fact, Missing, NodeFacts
+from packaging.version import Version
+
+from rackproof.facts import Fact, Missing, NodeFacts, known
+from rackproof.facts_amd import AmdDriverFacts
 from rackproof.facts_driver import Library
-from rackproof.facts_system import DkmsModule, SystemFacts
+from rackproof.facts_system import AptFacts, DkmsModule, KernelFacts
 from rackproof.layers.readings import Reading, of, seen
-from rackproof.layers.words import packages
+from rackproof.layers.words import packages, upstream, version
 
-A_LIBRARY = ("libcuda.so.1", "libnvidia-ml.so.1")
-# Names of one driver's own packages, in apt and rpm repositories; the toolkit of containers goes by its own versions.
-_DRIVER = re.compile(
-    r"(?:lib)?nvidia-(?!container|ctk|docker|gds|fs\b|driver-assistant|libxnvctrl|nvlsm)[a-z0-9.+-]+|kmod-nvidia-[a-z0-9.+-]+|libnvidia-[a-z0-9.+-]+",
-    re.IGNORECASE,
-)
-_TOOLKIT = re.compile(r"libnvidia-container|nvidia-container|nvidia-driver-pinning|nvidia-settings|nvidia-firmware-.*-wl")
-# 580.126.20-0ubuntu0.24.04.1 is Canonical's build; NVIDIA's repository has -1ubuntu1 and -0ubuntu1, and -1.el9.
-_CANONICAL = re.compile(r"ubuntu[0-9]+\.[0-9]{2}\.[0-9]{2}")
+LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
+_NAMES = ("nvidia-", "libnvidia-", "kmod-nvidia-")
+_BRANCH = re.compile(r"[0-9]{3}\.[0-9]+")  # 580.126: tools beside the driver count from 1
+# 580.126.20-0ubuntu0.24.04.1 is Canonical's build; NVIDIA's repository has -1ubuntu1, -0ubuntu1, -1 and -1.el9.
+_CANONICAL = re.compile(r"ubuntu[0-9.]*[0-9]{2}\.[0-9]{2}\.[0-9]")
 
 
-def as_driver(found: Fact[str], loaded: Fact[str]) -> Fact[Reading]:
-    """A version that has to be that of the loaded driver."""
-    return of(loaded, lambda wanted: seen(found, lambda version: version == wanted))
+# --- libraries ---
 
 
-def each_library(found: Sequence[Library]) -> dict[str, Reading]:
-    """One reading a library that has to be there."""
+def libraries(facts: NodeFacts, wanted: Fact[str]) -> dict[str, Fact[Reading]]:
+    """Readings of every library of the driver: there, not empty, and of the wanted version."""
+    found = known(facts.driver.libraries)
     names = {library.name for library in found}
-    return {name: Reading(name in names, "installed" if name in names else "not installed") for name in A_LIBRARY}
+    readings: dict[str, Fact[Reading]] = {
+        name: Reading(name in names, "installed" if name in names else "not installed") for name in LIBRARIES
+    }
+    for library in found:
+        readings[library.path] = _of_version(library, wanted)
+        readings[f"size of {library.path}"] = seen(
+            library.size_bytes, lambda size: size > 0, lambda size: "not empty" if size > 0 else f"{size} bytes"
+        )
+    return readings
+
+
+def _of_version(library: Library, wanted: Fact[str]) -> Fact[Reading]:
+    return of(wanted, lambda driver: seen(library.version, lambda found: found == driver))
 
 
 # --- packages ---
 
 
 def driver_packages(facts: NodeFacts) -> Fact[Mapping[str, str]]:
-    """Packages of the driver, Fabric Manager and IMEX included, with their whole versions; missing where none is."""
+    """Packages of the NVIDIA driver, Fabric Manager and IMEX included, with whole versions; missing where none is."""
     none = Missing("no package of the NVIDIA driver is installed")
-    return of(packages(facts), lambda found: {name: found[name] for name in found if _is_driver(name)} or none)
+    found = of(packages(facts), lambda listed: {name: listed[name] for name in listed if _is_driver(name, listed[name])})
+    return of(found, lambda named: named or none)
 
 
-def _is_driver(name: str) -> bool:
-    return bool(_DRIVER.fullmatch(name)) and not _TOOLKIT.match(name)
-
-
-def origin(version: str) -> str:
-    """Who built a package, by the form of its version."""
-    return "Canonical's archive" if _CANONICAL.search(version) else "NVIDIA's repository"
+def _is_driver(name: str, package_version: str) -> bool:
+    return name.startswith(_NAMES) and bool(_BRANCH.match(upstream(package_version)))
 
 
 def by_origin(found: Mapping[str, str]) -> dict[str, list[str]]:
-    """Origin -> names of driver packages from there."""
+    """Who built them, by the form of their versions -> names."""
     groups: dict[str, list[str]] = {}
-    for name, version in sorted(found.items()):
-        groups.setdefault(origin(version), []).append(name)
+    for name, package_version in sorted(found.items()):
+        canonical = _CANONICAL.search(package_version)
+        groups.setdefault("Canonical's archive" if canonical else "NVIDIA's repository", []).append(name)
     return groups
 
 
-def protection(facts: NodeFacts) -> dict[str, Fact[Reading]]:
-    """The ways in which a driver is kept from being upgraded by itself, one of which is enough."""
+def protection(facts: NodeFacts) -> list[Fact[Reading]]:
+    """The ways to keep a driver from being upgraded by itself, of which one is enough."""
     system = facts.system
-    return {
-        "pin": seen(packages(facts), _pinned, lambda found: "installed" if _pinned(found) else "no pinning package"),
-        "hold": seen(_of_system(system, "held"), _names_driver, _words("no driver package on hold")),
-        "versionlock": seen(_of_system(system, "versionlocks"), _names_driver, _words("no versionlock of the driver")),
-        "blacklist": seen(
-            of(system, lambda found: of(found.apt, lambda apt: apt.blacklist)), _names_driver, _words("not excluded")
-        ),
-        "upgrades": seen(
-            of(system, lambda found: of(found.apt, lambda apt: apt.upgrades_itself)),
+    apt: Fact[AptFacts] = of(system, lambda found: found.apt)
+    held = of(system, lambda found: found.held)
+    locks = of(system, lambda found: found.versionlocks)
+    return [
+        seen(_driver_names(packages(facts), "nvidia-driver-pinning"), bool, lambda names: names or "no pinning package"),
+        seen(_driver_names(held, "nvidia"), bool, lambda names: names or "no driver package on hold"),
+        seen(_driver_names(locks, "nvidia"), bool, lambda names: names or "no versionlock of the driver"),
+        seen(_driver_names(of(apt, lambda found: found.blacklist), "nvidia"), bool, lambda names: names or "not excluded"),
+        seen(
+            of(apt, lambda found: found.upgrades_itself),
             lambda found: not found,
-            lambda found: "apt upgrades by itself" if found else "apt upgrades nothing by itself",
+            lambda found: "unattended-upgrade runs" if found else "apt upgrades nothing by itself",
         ),
-    }
+    ]
 
 
-def _of_system(system: Fact[SystemFacts], name: str) -> Fact[tuple[str, ...]]:
-    return of(system, lambda found: getattr(found, name))
+def _driver_names(entries: Fact[Iterable[str]], word: str) -> Fact[str]:
+    return of(entries, lambda found: ", ".join(sorted(entry for entry in found if word in entry)))
 
 
-def _pinned(found: Mapping[str, str]) -> bool:
-    return any(name.startswith("nvidia-driver-pinning") for name in found)
-
-
-def _names_driver(entries: Iterable[str]) -> bool:
-    return any("nvidia" in entry for entry in entries)
-
-
-def _words(otherwise: str) -> object:
-    def show(found: Iterable[str]) -> str:
-        return ", ".join(entry for entry in found if "nvidia" in entry) or otherwise
-
-    return show
+def upgrades(facts: NodeFacts) -> Fact[dict[str, str]]:
+    """Driver packages that the next upgrade would change: name -> "580.126.20 to 580.178.04"."""
+    found = of(facts.system, lambda system: system.candidates)
+    return of(
+        found,
+        lambda listed: {
+            name: f"{one.installed} to {one.candidate}"
+            for name, one in listed.items()
+            if _is_driver(name, one.installed) and one.candidate != one.installed
+        },
+    )
 
 
 # --- kernels ---
 
 
-def kernels(facts: NodeFacts) -> Fact[Mapping[str, str | None]]:
+def kernel_facts(facts: NodeFacts) -> Fact[KernelFacts]:
+    return of(facts.system, lambda system: system.kernels)
+
+
+def kernel_modules(facts: NodeFacts) -> Fact[Mapping[str, str | None]]:
     """Installed kernel -> version of the NVIDIA module it would load; None: it has none."""
     none = Missing("no installed kernel was listed")
-    found = of(facts.system, lambda system: of(system.kernels, lambda kernels: kernels.nvidia))
-    return of(found, lambda listed: listed or none)
+    return of(of(kernel_facts(facts), lambda found: found.nvidia), lambda listed: listed or none)
 
 
 def dkms(facts: NodeFacts, module: str) -> Fact[tuple[DkmsModule, ...]]:
-    """What DKMS knows of a module; () where it is not built by DKMS."""
-    found = of(facts.system, lambda system: of(system.kernels, lambda kernels: kernels.dkms))
+    """What DKMS knows of a module; () where DKMS does not build it."""
+    found = of(kernel_facts(facts), lambda kernels: kernels.dkms)
     return of(found, lambda listed: tuple(entry for entry in listed if entry.module == module))
 
 
-def dkms_words(entry: DkmsModule) -> str:
-    return f"{entry.module}/{entry.version}{f', {entry.kernel}' if entry.kernel else ''}: {entry.state}"
+def unbuilt(entries: Sequence[DkmsModule], kernel: str) -> list[str]:
+    """What DKMS did not bring as far as a module that this kernel loads: all of it, where one entry is enough."""
+    here = [entry for entry in entries if entry.kernel in ("", kernel)]
+    installed = any(entry.state == "installed" and entry.kernel == kernel for entry in here)
+    words = [f"{entry.version}{f' for {entry.kernel}' if entry.kernel else ''}: {entry.state}" for entry in here]
+    return [] if installed or not entries else words or [f"nothing for {kernel}"]
 
 
-def newest(entries: Sequence[DkmsModule]) -> dict[str, str]:
-    """Kernel -> state, of the entries that name one; an old version that is left for a kernel is told as well."""
-    return {dkms_words(entry): entry.state for entry in entries}
+# --- amdgpu ---
+
+
+def amd_module(driver: AmdDriverFacts) -> Fact[str]:
+    """Version of the loaded module; the kernel's own has none."""
+    unversioned = Missing("the loaded amdgpu has no version: it is the kernel's own module")
+    return of(driver.loaded_version, lambda found: unversioned if found is None else found)
+
+
+def amd_release(driver: AmdDriverFacts, releases: Sequence[tuple[str, str]]) -> Fact[str]:
+    """The driver release that a module belongs to, "" for a module of none: 6.16.13 is of 30.30."""
+    table = dict(releases)
+    return of(amd_module(driver), lambda found: table.get(_three(found), ""))
+
+
+def amd_at_least(driver: AmdDriverFacts, floor: str) -> Fact[Reading]:
+    return seen(amd_module(driver), lambda found: version(found, "amdgpu") >= Version(floor), lambda found: f"module {found}")
+
+
+def _three(module: str) -> str:
+    """6.16.13.30300300 as amd-smi may print it, without the release that some builds put behind."""
+    return ".".join(version(module, "amdgpu").base_version.split(".")[:3])

@@ -164,12 +164,9 @@ def temperature(gpu: AnyGpu) -> Fact[float]:
 
 def above_median(facts: NodeFacts, baseline: Baseline) -> dict[str, Fact[float]]:
     """How much hotter each GPU is than the median of the node, in degrees; a GPU that is not read leaves no median."""
-    listed = any_gpus(facts, baseline)
-    middle = of(1, lambda _: median(known_each((temperature(gpu) for gpu in listed), "temperature")))
-    return {
-        part_name(gpu): of(temperature(gpu), lambda one: of(middle, lambda other, one=one: one - other))
-        for gpu in listed
-    }
+    read = by_gpu(facts, baseline, temperature)
+    middle = median(known_each(read.values(), "temperature"))
+    return {name: of(found, lambda one: one - middle) for name, found in read.items()}
 
 
 def lanes(facts: NodeFacts, gpu: AnyGpu) -> Fact[tuple[int, int]]:

@@ -16,7 +16,7 @@ from rackproof.layers.words import (
     version,
     yes_no,
 )
-from rackproof.layers.words_driver import as_driver, each_library
+from rackproof.layers.words_driver import libraries
 from rackproof.managed import managed_files
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement, judge
@@ -69,14 +69,9 @@ def cuda(facts: NodeFacts, baseline: Baseline) -> Judgement:
 
 
 @check("gpu_driver.libraries")
-def libraries(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    found = known(some(facts.driver.libraries, "library of the driver is installed"))
-    loaded = driver_version(facts)
-    sizes = {f"size of {one.path}": seen(one.size_bytes, lambda size: size > 0, lambda size: f"{size} bytes") for one in found}
-    return all_of(
-        "libcuda and libnvidia-ml, not empty, at the version of the loaded driver",
-        {**{one.path: as_driver(one.version, loaded) for one in found}, **sizes, **each_library(found)},
-    )
+def driver_libraries(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    readings = libraries(facts, driver_version(facts))
+    return all_of("libcuda and libnvidia-ml, not empty, at the version of the loaded driver", readings)
 
 
 @check("gpu_driver.device_nodes")

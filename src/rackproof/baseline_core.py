@@ -44,13 +44,15 @@ def driver(r: Resolving) -> DriverBaseline:
     r.notes["driver.version"] = pinned.source if pinned else "the site pins none"
     if pinned and hw.vendor == "nvidia" and version(pinned) < lowest:
         raise InputError(pinned.source, f"driver.version is {pinned.value}", f">= {floor or lowest} on {hw.id}")
-    parameters = r.take("driver.parameters", rules["module_parameters"])
+    parameters = r.take("driver.parameters", rules["module_parameters"]).get(hw.fabric_kind.value, {})
+    if r.site.value("imex", "owner", default="host") == "kubernetes":  # whose driver makes channels as jobs need them
+        parameters = {name: value for name, value in parameters.items() if name != "CreateImexChannel0"}
     return DriverBaseline(
         branch_min=branch_min,
         floor=floor,
         version=pinned.value if pinned else None,
         flavour="open" if hw.generation in flavours.value else None,
-        parameters=tuple(sorted(parameters.get(hw.fabric_kind.value, {}).items())),
+        parameters=tuple(sorted(parameters.items())),
         device_nodes=r.rule("driver.device_nodes", "gpus", "device_nodes"),
     )
 
@@ -105,6 +107,7 @@ def nvlink(r: Resolving, domain: tuple[str, ...] | None, domain_source: str) -> 
         across_nodes=across,
         imex_owner=owner,
         host_imex=owner == "host",
+        imex_quorum=r.rule("nvlink.imex_quorum", "gpus", "imex_quorum"),
         imex_channel=r.take("nvlink.imex_channel", rules["imex_channel"]),
         domain=domain,
         daemons_required=r.take("nvlink.daemons_required", hw.daemons_required),

@@ -55,6 +55,7 @@ class NvlinkBaseline:
     across_nodes: bool  # traffic of one unit crosses nodes over NVLink
     imex_owner: str | None  # host | kubernetes: who runs IMEX; None where nothing needs it
     host_imex: bool  # the host itself runs it
+    imex_quorum: tuple[str, ...]  # values of IMEX_WAIT_FOR_QUORUM with which a daemon does not wait for ever
     imex_channel: str
     domain: tuple[str, ...] | None  # addresses of every tray of the NVLink domain, in order; None: not declared
     daemons_required: tuple[str, ...]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rackproof.baseline import Baseline
 from rackproof.errors import MissingFact
 from rackproof.facts import Fact, Gpu, Missing, NodeFacts, gpus, known, known_each
 from rackproof.facts_amd import AmdDriverFacts, AmdGpu
+from rackproof.facts_gpu import GpuDetail
 from rackproof.facts_pci import PciDevice
 from rackproof.layers.readings import Reading, of, seen
 from rackproof.layers.words import distinct, gib
@@ -55,6 +56,40 @@ def each_gpu(
 def by_gpu(facts: NodeFacts, baseline: Baseline, read: Callable[[AnyGpu], Fact[A]]) -> dict[str, Fact[A]]:
     """One value a GPU, by its name."""
     return {part_name(gpu): read(gpu) for gpu in any_gpus(facts, baseline)}
+
+
+def each_amd(
+    facts: NodeFacts,
+    read: Callable[[AmdGpu], Fact[A]],
+    ok: Callable[[A], bool],
+    show: Callable[[A], object] = str,
+    what: str = "",
+) -> dict[str, Fact[Reading]]:
+    """One reading an AMD GPU."""
+    listed = known(known(facts.amd).gpus)
+    return {f"{part_name(gpu)} {what}".strip(): seen(read(gpu), ok, show) for gpu in listed}
+
+
+def own(gpu: AnyGpu) -> Gpu:
+    """A GPU that nvidia-smi listed, for requirements that only NVIDIA's are asked."""
+    if isinstance(gpu, Gpu):
+        return gpu
+    raise MissingFact("nvidia-smi did not list this GPU")
+
+
+def detail(name: str) -> Callable[[Gpu], Fact[Any]]:
+    """Reads one field of Gpu.detail."""
+
+    def field(found: GpuDetail) -> Fact[Any]:
+        value: Fact[Any] = getattr(found, name)
+        return value
+
+    return lambda gpu: of(gpu.detail, field)
+
+
+def distinct_of(facts: NodeFacts, baseline: Baseline, read: Callable[[AnyGpu], Fact[str]]) -> str:
+    """The values that the GPUs of a node have, each once: one of them where all agree. Raises where one is missing."""
+    return "; ".join(sorted(set(map(known, by_gpu(facts, baseline, read).values()))))
 
 
 def amd_driver(facts: NodeFacts) -> Fact[AmdDriverFacts]:
@@ -207,3 +242,34 @@ def firmware(gpu: AnyGpu) -> Fact[str]:
 
 def _listed(firmware: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {found}" for name, found in sorted(firmware.items()))
+
+
+def identities(gpu: AnyGpu) -> Fact[tuple[str, str]]:
+    """(UUID, serial number); an AMD board without ROCm's tools shows its serial number alone."""
+    if isinstance(gpu, AmdGpu) and isinstance(gpu.uuid, Missing):
+        return of(gpu.serial, lambda serial: (f"serial {serial}", f"GPU {serial}"))
+    return of(gpu.uuid, lambda uuid: of(gpu.serial, lambda serial: (uuid, f"serial {serial}")))
+
+
+def position(found: GpuDetail) -> Fact[str]:
+    return of(
+        found.chassis_serial,
+        lambda chassis: of(
+            found.slot, lambda slot: of(found.tray, lambda tray: f"chassis {chassis}, slot {slot}, tray {tray}")
+        ),
+    )
+
+
+def memory_nodes(facts: NodeFacts) -> Fact[tuple[int, ...]]:
+    """NUMA nodes without CPUs: GPU memory that the kernel manages."""
+    kernel = of(facts.system, lambda system: system.kernel)
+    return of(
+        of(kernel, lambda found: found.numa), lambda nodes: tuple(node.number for node in nodes if not node.cpus)
+    )
+
+
+def mec(gpu: AmdGpu, name: str) -> Fact[int]:
+    """Version of one firmware, a number."""
+    unlisted = Missing(f"{name} is not among the firmware that amd-smi prints")
+    version: Fact[str] = of(gpu.firmware, lambda listed: listed.get(name, unlisted))
+    return of(version, lambda text: int(text) if text.isdecimal() else Missing(f"{name} is {text!r}, which is no number"))

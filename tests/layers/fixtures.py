@@ -32,6 +32,9 @@ from rackproof.facts import (
 from rackproof.facts_system import AptFacts, SystemFacts
 from rackproof.managed import managed_files
 
+from .fixtures_amd import amd_node
+from .fixtures_gpus import with_stack
+
 DRIVER = "580.126.20"
 GONE = Missing("this was taken away by the test")
 DOMAIN = ("10.1.0.1", "10.1.0.2")
@@ -76,7 +79,9 @@ def strangers(hardware: str) -> Baseline:
 
 def node(hardware: str = "gb300", name: str = "tray01") -> NodeFacts:
     """A healthy node; a second tray is `node(name="tray02")`."""
-    return NodeFacts(
+    if hardware == "mi355x":
+        return amd_node(node("b300", name), baseline(hardware))
+    facts = NodeFacts(
         node=name,
         host=_host(hardware, name),
         driver=DriverFacts(
@@ -98,6 +103,7 @@ def node(hardware: str = "gb300", name: str = "tray01") -> NodeFacts:
         system=SystemFacts(apt=AptFacts({"Update-Package-Lists": "1", "Unattended-Upgrade": "1"}, (), True)),
         evidence="e" * 64,
     )
+    return with_stack(facts, hardware)
 
 
 def _host(hardware: str, name: str) -> HostFacts:
@@ -283,7 +289,8 @@ def files(facts: NodeFacts, path: str, sha256: str | None) -> NodeFacts:
 
 
 def apt(facts: NodeFacts, upgrades_itself: bool | Missing) -> NodeFacts:
-    return replace(facts, system=SystemFacts(apt=AptFacts({}, (), upgrades_itself)))
+    assert isinstance(facts.system, SystemFacts)
+    return replace(facts, system=replace(facts.system, apt=AptFacts({}, (), upgrades_itself)))
 
 
 def image(facts: NodeFacts, **changes: Any) -> NodeFacts:

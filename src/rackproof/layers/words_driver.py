@@ -102,6 +102,18 @@ def upgrades(facts: NodeFacts) -> Fact[dict[str, str]]:
     )
 
 
+def differences(tables: Mapping[str, Fact[Mapping[str, str]]]) -> dict[str, Fact[str]]:
+    """Of each node the values that are not the same on all: "ImexChannelCount 16"; "all equal" where there is none."""
+    read = {node: table for node, table in tables.items() if not isinstance(table, Missing)}
+    names = sorted({name for table in read.values() for name in table})
+    differ = [name for name in names if len({table.get(name) for table in read.values()}) > 1]
+    words = {
+        node: ", ".join(f"{name} {table.get(name, 'not listed')}" for name in differ) or "all equal"
+        for node, table in read.items()
+    }
+    return {node: words.get(node, table) if isinstance(table, Missing) else words[node] for node, table in tables.items()}
+
+
 # --- kernels ---
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from rackproof.baseline import Baseline
-from rackproof.facts import Missing, UnitFacts, known
+from rackproof.facts import Missing, UnitFacts
 from rackproof.layers.readings import all_of, of, same, seen
 from rackproof.layers.words import branch_package, of_each_node, watts
+from rackproof.layers.words_driver import differences
 from rackproof.layers.words_gpu import any_gpus, build, detail, distinct_of, firmware, own
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement
@@ -78,12 +79,8 @@ def fabric_manager(unit: UnitFacts, baseline: Baseline) -> Judgement:
 
 @check("fleet.driver_parameters")
 def driver_parameters(unit: UnitFacts, baseline: Baseline) -> Judgement:
-    tables = of_each_node(unit, lambda facts: facts.driver.parameters)
-    names = {name for table in tables.values() for name in known(table)}
-    values = {name: {node: known(table).get(name, "not listed") for node, table in tables.items()} for name in names}
-    differ = {name: found for name, found in values.items() if len(set(found.values())) > 1}
-    words = {node: ", ".join(f"{name} {differ[name][node]}" for name in sorted(differ)) or "all equal" for node in tables}
-    return same("one value of each module parameter", dict(words))
+    differing = differences(of_each_node(unit, lambda facts: facts.driver.parameters))
+    return same("one value of each module parameter", differing)
 
 
 @check("fleet.amdgpu")

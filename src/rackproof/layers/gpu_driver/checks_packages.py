@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rackproof.baseline import Baseline
-from rackproof.facts import Missing, NodeFacts, known
-from rackproof.layers.readings import Reading, all_of, either, of, seen
+from rackproof.facts import NodeFacts, known
+from rackproof.layers.readings import Reading, all_of, either, of
 from rackproof.layers.words import driver_version
 from rackproof.layers.words_driver import (
     by_origin,
@@ -16,6 +16,7 @@ from rackproof.layers.words_driver import (
     unbuilt,
     upgrades,
 )
+from rackproof.layers.words_log import log_lines
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement, judge
 
@@ -65,7 +66,5 @@ def upgrade(facts: NodeFacts, baseline: Baseline) -> Judgement:
 @check("gpu_driver.complaints")
 def complaints(facts: NodeFacts, baseline: Baseline) -> Judgement:
     lines = known(of(facts.system, lambda system: of(system.kernel_events, lambda events: events.nvidia)))
-    unread = Missing("there was no kernel log to read")
-    log = of(facts.kernel_log, lambda found: found.lines_read or unread)
-    said = seen(log, lambda _: not lines, lambda number: "; ".join(lines) or f"none in {number} lines")
-    return all_of("no complaint of the NVIDIA driver in the kernel log", {"kernel log": said})
+    readings = {line: Reading(False, "in the kernel log") for line in lines}
+    return all_of("no complaint of the NVIDIA driver in the kernel log", {"kernel log": log_lines(facts), **readings})

@@ -305,13 +305,13 @@ def without(facts: NodeFacts, section: str) -> NodeFacts:
     """The node without anything of one section."""
     part = getattr(facts, section)
     gone: Any = GONE
-    if section not in ("smi", "kernel_log", "evidence"):
+    if section not in ("smi", "kernel_log", "evidence", "pci", "amd"):
         gone = replace(part, **dict.fromkeys((field.name for field in fields(part)), GONE))
     return replace(facts, **{section: gone})
 
 
 def nothing(facts: NodeFacts) -> NodeFacts:
     """A node of which nothing could be read."""
-    for section in SECTIONS:
+    for section in (*SECTIONS, "pci", "amd"):
         facts = without(facts, section)
     return replace(facts, system=GONE)

@@ -57,7 +57,7 @@ def _no_nvidia() -> dict[str, Any]:
 def _system(found: Any) -> SystemFacts:
     assert isinstance(found, SystemFacts)
     state = found.kernel if isinstance(found.kernel, KernelState) else KernelState(
-        **{name: UNTOLD for name in KernelState.__dataclass_fields__}
+        **dict.fromkeys(KernelState.__dataclass_fields__, UNTOLD)
     )
     known = state.sysctl if isinstance(state.sysctl, dict) else {}
     modules = (DkmsModule("amdgpu", "6.19.14-2364437.24.04", KERNEL, "installed"),)

@@ -51,7 +51,7 @@ def with_stack(facts: NodeFacts, hardware: str) -> NodeFacts:
             imex_config={"SERVER_PORT": "50000", "IMEX_WAIT_FOR_QUORUM": "RECOVERY"} if tray else None,
             imex_major=tray,
             imex_channel_modes={CHANNEL: "666"} if tray else {},
-            p2p={pair: "OK" for pair in permutations(range(size), 2)},
+            p2p=dict.fromkeys(permutations(range(size), 2), "OK"),
             errors=tuple(NvlinkErrors(gpu, link, dict(COUNTERS)) for gpu in range(size) for link in range(18)),
         ),
         system=system(facts.system, facts.host.kernel, tray),
@@ -122,7 +122,7 @@ def system(facts: Any, kernel: str, tray: bool) -> SystemFacts:
 
 def _state() -> KernelState:
     fields = KernelState.__dataclass_fields__
-    return KernelState(**{name: UNTOLD for name in fields})
+    return KernelState(**dict.fromkeys(fields, UNTOLD))
 
 
 def with_gpus(pci: Any, addresses: tuple[str, ...], pci_id: str = "10de:31c2") -> PciFacts:

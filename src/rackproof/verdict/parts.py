@@ -15,7 +15,10 @@ def parts_of(kind: str, facts: NodeFacts, baseline: Baseline) -> list[Part]:
     """The parts of one kind ("gpu"): those the node should have, and any beyond them that it lists."""
     if kind != "gpu":
         raise ValueError(f"requirements know no parts of kind {kind!r}")
-    listed = _amd_gpus(facts) if baseline.vendor == "amd" else _nvidia_gpus(facts)
+    try:
+        listed = _amd_gpus(facts) if baseline.vendor == "amd" else _nvidia_gpus(facts)
+    except Exception as error:  # a list that is none, by a defect somewhere, must not end the run
+        listed = Missing(f"the list of GPUs could not be understood ({type(error).__name__})")
     wanted = range(baseline.gpus.count)
     if isinstance(listed, Missing):
         return [(f"GPU {index}", listed) for index in wanted]

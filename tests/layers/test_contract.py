@@ -185,7 +185,7 @@ ONLY_RECORDED = {
     "runtime.storage_driver", "runtime.security_options", "nvlink.imex_channel_modes",
     "gpu.ecc_uncorrectable_aggregate", "gpu.remapped_uncorrectable", "gpu.power_limit_w",
     "gpu.power_default_w", "gpu.slowdown_reasons", "gpu.pcie_gen", "gpu.pcie_width", "gpu.pcie_width_max",
-    "gpu.fabric_health", "nvlink.imex_config", "nvlink.p2p", "nvlink.errors",
+    "nvlink.imex_config", "nvlink.p2p", "nvlink.errors",
     *(f"detail.{field.name}" for field in fields(GpuDetail) if field.name != "sram_threshold_exceeded"),
     *(f"amd.driver.{name}" for name in ("loaded_version", "disk_path", "parameters", "kfd_access")),
     *(f"amd.gpu.{name}" for name in (
@@ -203,7 +203,7 @@ TWO_WITNESSES = {
     )
 }  # fmt: skip
 ONLY_ON = {
-    "pci": "mi355x", "amd": "mi355x", "nvlink.imex_major": "gb300",
+    "pci": "mi355x", "amd": "mi355x", "nvlink.imex_major": "gb300", "gpu.fabric_health": "gb300",
     "host.addresses": "gb300", "host.hostname": "gb300", "nvlink.imex_nodes": "gb300", "nvlink.imex_domain": "gb300",
     "nvlink.imex_channels": "gb300", "gpu.clique_id": "gb300", "gpu.cluster_uuid": "gb300",
 }  # fmt: skip

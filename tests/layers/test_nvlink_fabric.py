@@ -15,7 +15,7 @@ from rackproof.verdict.evaluate import evaluate_node
 from rackproof.verdict.model import Status, Verdict, verdict_of
 
 from .cases import Cases, Red, outcome, verify
-from .fixtures import DOMAIN, DRIVER, GONE, baseline, driver, every_gpu, host, node, nvlink, packages, smi, units
+from .fixtures import DOMAIN, DRIVER, GONE, baseline, driver, every_gpu, gpu, host, node, nvlink, packages, smi, units
 from .fixtures_gpus import CHANNEL, CONFIGURED, COUNTERS, details, systems
 
 GB300 = node()
@@ -189,6 +189,41 @@ TABLE = {
         ],
         garbage=[nvlink(GB300, imex_nodes=GONE), nvlink(GB300, imex_nodes=("", ""))],
         not_applicable=KUBERNETES,
+    ),
+    "nvlink.imex_member": Cases(
+        green=[
+            GB300,
+            nvlink(GB300, imex_nodes=("tray01", "tray02")),
+            nvlink(host(GB300, hostname="tray01.example.net"), imex_nodes=("tray01",)),
+        ],
+        red=[
+            Red(nvlink(GB300, imex_nodes=("10.2.0.1", "10.2.0.2")), "2 nodes, none of them this one"),
+            Red(nvlink(GB300, imex_nodes=None), "0 nodes"),
+            Red(nvlink(GB300, imex_nodes=("tray010", "")), "none of them"),
+        ],
+        garbage=[
+            nvlink(GB300, imex_nodes=GONE),
+            host(GB300, addresses=GONE),
+            host(GB300, addresses=()),
+            host(GB300, hostname=GONE),
+            nvlink(host(GB300, hostname=""), imex_nodes=("", ".")),
+        ],
+        not_applicable=KUBERNETES,
+    ),
+    "nvlink.rack_health": Cases(
+        green=[GB300],
+        red=[
+            Red(gpu(GB300, 1, fabric_health="Unhealthy"), f"{SECOND}: Unhealthy"),
+            Red(gpu(GB300, 1, fabric_health="Limited Capacity"), f"{SECOND}: Limited Capacity"),
+        ],
+        garbage=[
+            NO_SMI,
+            smi(GB300, gpus=()),
+            every_gpu(GB300, fabric_health=GONE),
+            gpu(GB300, 3, fabric_health=GONE),
+            every_gpu(GB300, fabric_health=""),
+        ],
+        not_applicable=HGX,
     ),
     "nvlink.imex_quorum": Cases(
         green=[GB300, nvlink(GB300, imex_config=None), nvlink(GB300, imex_config={"IMEX_WAIT_FOR_QUORUM": "NONE"})],

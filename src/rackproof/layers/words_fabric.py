@@ -44,6 +44,12 @@ def _trouble(events: Sequence[FabricEvent]) -> Fact[list[str]]:
     return wrong if wrong or done else ["the log does not say that the fabric was configured"]
 
 
+def own_entries(listed: Sequence[str], hostname: str, addresses: Collection[str]) -> list[str]:
+    """Entries of an IMEX node list that are this node: by an address, or by its name with or without a domain."""
+    name = hostname.partition(".")[0]
+    return [entry for entry in listed if entry and (entry in addresses or (name and entry.partition(".")[0] == name))]
+
+
 def open_to_all(mode: str) -> bool:
     """Permissions in octal that let every user read and write."""
     return mode.endswith(("6", "7"))

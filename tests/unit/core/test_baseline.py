@@ -36,11 +36,12 @@ def variants(rack: Rack) -> dict[str, Baseline]:
         "hgx": resolve(rack.site("b300")),
         "site": resolve(site, domain=DOMAIN, domain_source="inventory"),
         "simulated": resolve(site.overlaid({"simulation": SIMULATED}, "lab")),
+        "amd": baseline("mi355x"),
         "mirror": resolve(site.overlaid({"image": {"repository": "mirror.example/vllm"}}, "here")),
     }
 
 
-@pytest.mark.parametrize("name", ["stranger", "hgx", "site", "simulated", "mirror"])
+@pytest.mark.parametrize("name", ["stranger", "hgx", "site", "simulated", "mirror", "amd"])
 def test_every_value_says_where_it_comes_from(site_folder: Rack, name: str) -> None:
     resolved = variants(site_folder)[name]
     paths = [path for path in leaves(resolved) if path != "provenance" and not path.startswith("provenance")]

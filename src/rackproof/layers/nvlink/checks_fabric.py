@@ -18,7 +18,7 @@ from rackproof.layers.words import (
     some,
     yes_no,
 )
-from rackproof.layers.words_fabric import after_configured, link_counters, open_to_all, xgmi_pairs
+from rackproof.layers.words_fabric import after_configured, link_counters, open_to_all, own_entries, xgmi_pairs
 from rackproof.layers.words_gpu import detail
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement, judge
@@ -136,6 +136,20 @@ def imex_duplicates(facts: NodeFacts, baseline: Baseline) -> Judgement:
         return judge(False, "no such file" if found is None else "an empty list", expected)
     twice = [name for name, times in Counter(found).items() if times > 1]
     return judge(not twice, f"twice: {', '.join(twice)}" if twice else f"{len(found)} nodes", expected)
+
+
+@check("nvlink.imex_member")
+def imex_member(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    found = known(facts.nvlink.imex_nodes)
+    here = own_entries(found or (), known(facts.host.hostname), known(some(facts.host.addresses, "address was listed")))
+    observed = ", ".join(here) or f"{len(found or ())} nodes, none of them this one"
+    return judge(bool(here), observed, "an entry with an address or the name of this node")
+
+
+@check("nvlink.rack_health")
+def rack_health(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    readings = on_each_gpu(facts, lambda gpu: gpu.fabric_health, lambda found: found == "Healthy")
+    return all_of("Healthy, each GPU", readings)
 
 
 @check("nvlink.imex_quorum")

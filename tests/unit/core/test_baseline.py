@@ -102,7 +102,7 @@ def test_who_runs_imex_is_the_site_s_to_say(site_folder: Rack) -> None:
     assert (managed.nvlink.imex_owner, managed.nvlink.host_imex, managed.driver.parameters) == ("kubernetes", False, ())
     assert managed.source("nvlink.imex_owner") == "here"
     assert resolve(site_folder.site("b300")).nvlink.imex_owner is None
-    with pytest.raises(InputError, match="imex.owner"):
+    with pytest.raises(InputError, match=r"imex\.owner"):
         site.overlaid({"imex": {"owner": "nobody"}}, "here")
 
 

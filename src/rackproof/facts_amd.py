@@ -131,7 +131,19 @@ def join(*parts: Fact[tuple[AmdGpu, ...]]) -> Fact[tuple[AmdGpu, ...]]:
 
 def join_by_address(*parts: Fact[tuple[AmdGpu, ...]]) -> Fact[tuple[AmdGpu, ...]]:
     """One list from lists of different tools. A GPU without an address can only stay as its own tool shows it."""
-    return _joined(parts, lambda gpu: gpu.index if isinstance(gpu.pci_address, Missing) else gpu.pci_address)
+    joined = _joined(parts, lambda gpu: gpu.index if isinstance(gpu.pci_address, Missing) else gpu.pci_address)
+    return joined if isinstance(joined, Missing) else _numbered(joined)
+
+
+def _numbered(gpus: tuple[AmdGpu, ...]) -> tuple[AmdGpu, ...]:
+    """Each with an index of its own: a tool that misses a GPU gives its number to the next one."""
+    taken: set[int] = set()
+    found = []
+    for gpu in gpus:
+        index = gpu.index if gpu.index not in taken else max(taken) + 1
+        taken.add(index)
+        found.append(replace(gpu, index=index))
+    return tuple(found)
 
 
 def _joined(parts: tuple[Fact[tuple[AmdGpu, ...]], ...], key: Callable[[AmdGpu], object]) -> Fact[tuple[AmdGpu, ...]]:

@@ -11,8 +11,37 @@ from rackproof.resolving import Resolving
 class AmdBaseline:
     """Values of rules/amd.yaml."""
 
+    architecture: str  # gfx950
+    compute_units: int | None  # of one GPU; None: not published
+    compute_partition: str
+    memory_partition: str
+    releases: tuple[tuple[str, str], ...]  # version of the module amdgpu -> release of the driver
+    secure_module: str  # the first module with the fix of the last published vulnerability
+    kernel_arguments: tuple[str, ...]
+    pci_options: tuple[str, ...]  # of the kernel argument pci=
+    fatal_events: tuple[str, ...]  # kinds of RasEvent that condemn a GPU
+    mec_name: str
+    mec_min: int
+
 
 def amd_baseline(r: Resolving) -> AmdBaseline | None:
-    r.notes["amd"] = r.notes["hardware"]
-    r.notes["amd"] = r.notes["hardware"]
-    return AmdBaseline() if r.hardware.vendor == "amd" else None
+    """None where the GPUs are not AMD's."""
+    if r.hardware.vendor != "amd":
+        r.notes["amd"] = r.notes["hardware"]
+        return None
+    generation = r.hardware.generation
+    mec = r.rule("amd.mec_name", "amd", "mec_firmware")
+    r.notes["amd.mec_min"] = r.notes["amd.mec_name"]
+    return AmdBaseline(
+        architecture=r.rule("amd.architecture", "amd", "architecture")[generation],
+        compute_units=r.rule("amd.compute_units", "amd", "compute_units").get(generation),
+        compute_partition=r.rule("amd.compute_partition", "amd", "compute_partition"),
+        memory_partition=r.rule("amd.memory_partition", "amd", "memory_partition"),
+        releases=tuple(r.rule("amd.releases", "amd", "releases").items()),
+        secure_module=r.rule("amd.secure_module", "amd", "secure_module"),
+        kernel_arguments=r.rule("amd.kernel_arguments", "amd", "kernel_arguments"),
+        pci_options=r.rule("amd.pci_options", "amd", "pci_options"),
+        fatal_events=r.rule("amd.fatal_events", "amd", "fatal_events"),
+        mec_name=mec["name"],
+        mec_min=mec["min"],
+    )

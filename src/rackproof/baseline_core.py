@@ -45,27 +45,42 @@ def driver(r: Resolving) -> DriverBaseline:
     r.notes["driver.version"] = pinned.source if pinned else "the site pins none"
     if pinned and hw.vendor == "nvidia" and version(pinned) < lowest:
         raise InputError(pinned.source, f"driver.version is {pinned.value}", f">= {floor or lowest} on {hw.id}")
-    parameters = r.take("driver.parameters", rules["module_parameters"])
+    parameters = r.take("driver.parameters", rules["module_parameters"]).get(hw.fabric_kind.value, {})
+    if r.site.value("imex", "owner", default="host") == "kubernetes":  # whose driver makes channels as jobs need them
+        parameters = {name: value for name, value in parameters.items() if name != "CreateImexChannel0"}
     return DriverBaseline(
         branch_min=branch_min,
         floor=floor,
         version=pinned.value if pinned else None,
         flavour="open" if hw.generation in flavours.value else None,
-        parameters=tuple(sorted(parameters.get(hw.fabric_kind.value, {}).items())),
+        parameters=tuple(sorted(parameters.items())),
+        device_nodes=r.rule("driver.device_nodes", "gpus", "device_nodes"),
     )
 
 
 def gpus(r: Resolving) -> GpuBaseline:
     hw, rules = r.hardware, r.recipe.host
     size = r.take("gpus.memory_bytes_min", hw.memory_mib)
+    amd = hw.vendor == "amd"
+    tight = r.rule("gpus.idle_memory_tight_bytes", "gpus", "idle_memory_tight_mib").get(hw.id)
+    idle = r.rule("gpus.idle_memory_max_bytes", "amd" if amd else "gpus", "idle_memory_max_mib")
     return GpuBaseline(
         count=r.take("gpus.count", hw.gpus_per_node),
         product=r.take("gpus.product", hw.product),
         memory_bytes_min=int(size * MIB * (1 - hw.memory_tolerance.value)),
         pci_device_ids=r.take("gpus.pci_device_ids", hw.pci_device_ids),
+        pci_subsystem_ids=r.take("gpus.pci_subsystem_ids", hw.pci_subsystem_ids),
         power_limits_w=r.take("gpus.power_limits_w", hw.power_limits_w),
         fatal_xids=r.take("gpus.fatal_xids", rules["fatal_xids"]),
         expect_idle=r.take("gpus.expect_idle", r.site.require("gpus", "expect_idle")),
+        application_xids=r.take("gpus.application_xids", rules["application_xids"]),
+        nvlink_xids=r.rule("gpus.nvlink_xids", "gpus", "nvlink_xids"),
+        has_sxids=hw.generation in r.rule("gpus.has_sxids", "gpus", "sxid_generations"),
+        idle_memory_max_bytes=idle * MIB,
+        idle_memory_tight_bytes=tight * MIB if tight else None,
+        aggregate_uncorrectable_max=r.rule("gpus.aggregate_uncorrectable_max", "gpus", "aggregate_uncorrectable_max"),
+        temperature_above_median_c=r.rule("gpus.temperature_above_median_c", "gpus", "temperature_above_median_c"),
+        pcie_replays_max=r.rule("gpus.pcie_replays_max", "gpus", "pcie_replays_max"),
     )
 
 
@@ -76,17 +91,32 @@ def nvlink(r: Resolving, domain: tuple[str, ...] | None, domain_source: str) -> 
         raise InputError(domain_source, f"the NVLink domain has {len(domain)} nodes", f"at most {limit.value}")
     r.notes["nvlink.domain"] = domain_source or "no inventory declares it"
     r.notes["nvlink.across_nodes"] = r.layout.source
+    across = r.layout.fabric == "mnnvl" and r.layout.nodes > 1
+    owner = r.choose("nvlink.imex_owner", "imex", "owner", default="host") if across else None
+    r.notes["nvlink.imex_owner"] = r.notes["nvlink.host_imex"] = r.notes.get("nvlink.imex_owner", r.layout.source)
+    switched = hw.fabric_kind.value == "hgx"
+    managed = switched and hw.generation in r.rule("nvlink.fabric_modules", "gpus", "subnet_manager_generations")
+    modules = r.rule("nvlink.fabric_modules", "gpus", "subnet_manager_modules")
     return NvlinkBaseline(
         kind=r.take("nvlink.kind", hw.fabric_kind),
         links_per_gpu=r.take("nvlink.links_per_gpu", hw.links_per_gpu),
         link_rate_min_gb_per_s=r.take("nvlink.link_rate_min_gb_per_s", hw.link_rate_min_gb_per_s),
+        link_rate_gb_per_s=r.rule("nvlink.link_rate_gb_per_s", "gpus", "nvlink_rate_gb_per_s").get(hw.generation),
+        error_counters=r.rule("nvlink.error_counters", "gpus", "nvlink_error_counters"),
         fabric_state=r.take("nvlink.fabric_state", rules["fabric_state"]),
         fabric_status=r.take("nvlink.fabric_status", rules["fabric_status"]),
-        across_nodes=r.layout.fabric == "mnnvl" and r.layout.nodes > 1,
+        across_nodes=across,
+        imex_owner=owner,
+        host_imex=owner == "host",
+        imex_quorum=r.rule("nvlink.imex_quorum", "gpus", "imex_quorum"),
         imex_channel=r.take("nvlink.imex_channel", rules["imex_channel"]),
         domain=domain,
         daemons_required=r.take("nvlink.daemons_required", hw.daemons_required),
         daemons_forbidden=r.take("nvlink.daemons_forbidden", hw.daemons_forbidden),
+        fabric_modules=modules if managed else (),
+        fabric_manager_restarts_max=r.rule(
+            "nvlink.fabric_manager_restarts_max", "gpus", "fabric_manager_restarts_max"
+        ),
     )
 
 

@@ -21,6 +21,7 @@ class DriverBaseline:
     version: str | None  # exact, where the site pins one
     flavour: str | None  # open, where the hardware takes no other
     parameters: tuple[tuple[str, str], ...]  # names and values in /proc/driver/nvidia/params
+    device_nodes: tuple[str, ...]  # under /dev, beside one for each GPU
 
 
 @dataclass(frozen=True)
@@ -29,23 +30,39 @@ class GpuBaseline:
     product: str
     memory_bytes_min: int  # of one GPU
     pci_device_ids: tuple[str, ...] | None
+    pci_subsystem_ids: tuple[str, ...] | None
     power_limits_w: tuple[float, ...] | None
     fatal_xids: tuple[int, ...]
     expect_idle: bool
+    application_xids: tuple[int, ...]  # errors of programs: no fault of the host
+    nvlink_xids: tuple[int, ...]  # of NVLink 5: a fault where their own words say Fatal
+    has_sxids: bool  # the NVSwitches of this generation report SXids
+    idle_memory_max_bytes: int  # in use on a GPU without programs
+    idle_memory_tight_bytes: int | None  # where the layout leaves less room than that
+    aggregate_uncorrectable_max: int  # errors over the life of a board
+    temperature_above_median_c: float
+    pcie_replays_max: int
 
 
 @dataclass(frozen=True)
 class NvlinkBaseline:
-    kind: str  # nvl72 | hgx
+    kind: str  # nvl72 | hgx | xgmi
     links_per_gpu: int
     link_rate_min_gb_per_s: float
+    link_rate_gb_per_s: float | None  # what a link that trained well has; None: not published
+    error_counters: tuple[str, ...]  # names of the counters that stay 0 on a good link
     fabric_state: str
     fabric_status: str
     across_nodes: bool  # traffic of one unit crosses nodes over NVLink
+    imex_owner: str | None  # host | kubernetes: who runs IMEX; None where nothing needs it
+    host_imex: bool  # the host itself runs it
+    imex_quorum: tuple[str, ...]  # values of IMEX_WAIT_FOR_QUORUM with which a daemon does not wait for ever
     imex_channel: str
     domain: tuple[str, ...] | None  # addresses of every tray of the NVLink domain, in order; None: not declared
     daemons_required: tuple[str, ...]
     daemons_forbidden: tuple[str, ...]
+    fabric_modules: tuple[str, ...]  # kernel modules Fabric Manager needs before it starts; () where it needs none
+    fabric_manager_restarts_max: int
 
 
 @dataclass(frozen=True)

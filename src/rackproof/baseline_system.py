@@ -20,7 +20,6 @@ class SystemBaseline:
     governor: str
     transparent_hugepages: tuple[str, ...]
     page_size_bytes: int | None
-    gpu_numa_node_bytes: int | None
     shared_memory_bytes_min: int
     shared_memory_bytes: int
     shared_memory_free_fraction: float
@@ -61,7 +60,6 @@ def system_baseline(r: Resolving) -> SystemBaseline:
         governor=rule("governor"),
         transparent_hugepages=tuple(of_platform("transparent_hugepages", ())),
         page_size_bytes=of_platform("page_size_bytes"),
-        gpu_numa_node_bytes=of_platform("gpu_numa_node_bytes"),
         shared_memory_bytes_min=rule("shared_memory_bytes_min"),
         shared_memory_bytes=rule("shared_memory_bytes"),
         shared_memory_free_fraction=rule("shared_memory_free_fraction"),

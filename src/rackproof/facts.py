@@ -208,6 +208,7 @@ class NvlinkFacts:
     imex_config: Fact[Mapping[str, str] | None] = _UNREAD  # config.cfg; None where there is none
     p2p: Fact[Mapping[tuple[int, int], str]] = _UNREAD  # (GPU, GPU) -> OK | CNS | ... (topo -p2p r)
     errors: Fact[tuple[NvlinkErrors, ...]] = _UNREAD  # counters since the driver was loaded
+    imex_channel_modes: Fact[Mapping[str, str]] = _UNREAD  # full path of each channel -> "666"
     imex_major: Fact[bool] = _UNREAD  # /proc/devices lists nvidia-caps-imex-channels: the driver has them
 
 

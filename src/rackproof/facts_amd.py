@@ -82,6 +82,23 @@ class RasEvent:
 
 
 @dataclass(frozen=True)
+class DeviceAccess:
+    """Who may open a device, as stat prints it."""
+
+    mode: str  # octal: "660"
+    group: str  # by name, or its number where no group has it: "render"
+
+    @property
+    def for_all(self) -> bool:
+        """Every user may read and write it."""
+        return self.mode.endswith("6") or self.mode.endswith("7")
+
+    @property
+    def words(self) -> str:
+        return f"mode {self.mode}, group {self.group}"
+
+
+@dataclass(frozen=True)
 class AmdDriverFacts:
     """amdgpu, without any tool of ROCm: modules, devices, topology."""
 
@@ -95,6 +112,7 @@ class AmdDriverFacts:
     render_nodes: Fact[tuple[str, ...]]  # renderD128 ... under /dev/dri
     kfd_nodes: Fact[tuple[KfdNode, ...]]
     gpus: tuple[AmdGpu, ...]  # devices of amdgpu under /sys/class/drm, in the order of their addresses
+    kfd_access: Fact[DeviceAccess] = _NOT_PRINTED  # who may open /dev/kfd
     # Pairs of KFD nodes that the driver joined by XGMI, each direction by itself: topology, not errors on the links.
     xgmi: Fact[frozenset[tuple[int, int]]] = _NOT_PRINTED
 
@@ -113,7 +131,19 @@ def join(*parts: Fact[tuple[AmdGpu, ...]]) -> Fact[tuple[AmdGpu, ...]]:
 
 def join_by_address(*parts: Fact[tuple[AmdGpu, ...]]) -> Fact[tuple[AmdGpu, ...]]:
     """One list from lists of different tools. A GPU without an address can only stay as its own tool shows it."""
-    return _joined(parts, lambda gpu: gpu.index if isinstance(gpu.pci_address, Missing) else gpu.pci_address)
+    joined = _joined(parts, lambda gpu: gpu.index if isinstance(gpu.pci_address, Missing) else gpu.pci_address)
+    return joined if isinstance(joined, Missing) else _numbered(joined)
+
+
+def _numbered(gpus: tuple[AmdGpu, ...]) -> tuple[AmdGpu, ...]:
+    """Each with an index of its own: a tool that misses a GPU gives its number to the next one."""
+    taken: set[int] = set()
+    found = []
+    for gpu in gpus:
+        index = gpu.index if gpu.index not in taken else max(taken) + 1
+        taken.add(index)
+        found.append(replace(gpu, index=index))
+    return tuple(found)
 
 
 def _joined(parts: tuple[Fact[tuple[AmdGpu, ...]], ...], key: Callable[[AmdGpu], object]) -> Fact[tuple[AmdGpu, ...]]:

@@ -10,13 +10,14 @@ from rackproof import hardware as hardware_profiles
 from rackproof import recipes
 from rackproof import site as sites
 from rackproof.baseline import Baseline, resolve
+from rackproof.detecting import detected
 from rackproof.errors import InputError
 from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.read import read_facts
 from rackproof.facts import Fact, Missing, NodeFacts, UnitFacts
 from rackproof.inventory import load_targets, planned
 from rackproof.plan import Plan, PlannedNode, Unit
-from rackproof.resolving import unsupported
+from rackproof.resolving import layout_wanted, unsupported
 from rackproof.verdict.catalogue import requirements
 from rackproof.verdict.evaluate import NodeResult, Result, combine, evaluate_unit, judge_node
 from rackproof.verdict.model import Outcome, Requirement, Severity, Stage, Status, Verdict
@@ -77,17 +78,14 @@ def _detected(node: PlannedNode, facts: NodeFacts) -> Fact[Baseline]:
     """The baseline of the product that this node says it is; one product, whole and known, or none."""
     if isinstance(facts.evidence, Missing):
         return facts.evidence
-    if isinstance(facts.smi, Missing):
-        return Missing(f"the product could not be detected: {facts.smi.reason}")
-    products = {gpu.product for gpu in facts.smi.gpus}
-    named = sorted(str(product) for product in products if not isinstance(product, Missing))
-    found = hardware_profiles.detect(named[0]) if len(products) == len(named) == 1 else None
-    if found is None:
-        ids = "" if isinstance(facts.driver.pci_ids, Missing) else f", PCI ids {', '.join(facts.driver.pci_ids)}"
-        known = ", ".join(hardware_profiles.known_ids())
-        return Missing(f"no hardware profile for {', '.join(named) or 'an unnamed product'}{ids}; known: {known}")
-    recipe = node.site.require("recipe")
-    refused = unsupported(recipes.load(recipe.value, recipe.source), hardware_profiles.load(found))
+    found = detected(facts)
+    if isinstance(found, Missing):
+        return found
+    cell = node.site.require("recipe")
+    recipe, hardware = recipes.load(cell.value, cell.source), hardware_profiles.load(found)
+    refused = unsupported(recipe, hardware)
+    if refused is None and not node.layout and node.site.get("layout") is None:
+        refused = layout_wanted(recipe, hardware)
     return Missing(refused) if refused else resolve(node.site, hardware_id=found, layout_id=node.layout)
 
 

@@ -55,7 +55,7 @@ def managed_files(baseline: Baseline) -> tuple[File, ...]:
         File("gpu_driver", MODPROBE, _modprobe(baseline)),
         File("gpu_driver", PERSISTENCED, _persistenced()),
     ]
-    if baseline.nvlink.domain is not None and baseline.nvlink.across_nodes:
+    if baseline.nvlink.domain is not None and baseline.nvlink.host_imex:
         files.append(File("nvlink", IMEX_NODES, "".join(f"{address}\n" for address in baseline.nvlink.domain)))
     return tuple(files)
 

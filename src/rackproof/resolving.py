@@ -18,12 +18,23 @@ MIB = 1024 * 1024
 
 def unsupported(recipe: recipes.Recipe, hardware: hardware_profiles.Hardware) -> str | None:
     """Why no node of this product can be brought to a baseline, or None."""
-    if hardware.vendor != "nvidia":
-        return f"{hardware.title}: checks and deploys of {hardware.vendor.upper()} GPUs are not part of this version"
-    tiers = {layout.tier for layout in recipe.layouts.values() if layout.hardware == hardware.id}
-    if tiers <= {"rejected"}:
-        return f"{hardware.title}: recipe {recipe.id} has no layout for it that works"
-    return None
+    layouts = [layout for layout in recipe.layouts.values() if layout.hardware == hardware.id]
+    if any(layout.tier != "rejected" for layout in layouts):
+        return None
+    reasons = "; ".join(dict.fromkeys(layout.why for layout in layouts))
+    return f"{hardware.title}: recipe {recipe.id} has no layout for it that works" + (f" ({reasons})" if reasons else "")
+
+
+def layout_wanted(recipe: recipes.Recipe, hardware: hardware_profiles.Hardware) -> str | None:
+    """Why a layout has to be named for this product, or None: no official one stands for it."""
+    tiers = {layout.id: layout.tier for layout in recipe.layouts.values() if layout.hardware == hardware.id}
+    if "official" in tiers.values():
+        return None
+    known = ", ".join(f"{name} ({tier})" for name, tier in tiers.items() if tier != "rejected")
+    return (
+        f"{hardware.title}: recipe {recipe.id} has no official layout for it; name one of {known}, which a site must "
+        "allow (allow_derived) where it is derived"
+    )
 
 
 def default_layout(recipe: recipes.Recipe, hardware_id: str) -> Layout:

@@ -119,6 +119,7 @@ SCHEMA: dict[str, Any] = _group(
         cpu_model=_LINE,
         bare_metal=_FLAG,
     ),
+    imex=_group(owner={"enum": ["host", "kubernetes"]}),  # kubernetes: its DRA driver starts IMEX when a job needs it
     serving=_group(
         install=_FLAG,  # a unit that serves belongs on the node
         model_directory=_FOLDER,  # where the weights lie on the host; the container sees the same path

@@ -42,7 +42,8 @@ def default_baseline(facts: Facts) -> Baseline:
     """The baseline of the hardware the facts are of, told by the number of PCI devices or by the unit's nodes."""
     if isinstance(facts, UnitFacts):
         return fixtures.baseline("gb300")
-    return fixtures.baseline("b300" if facts.node.startswith("b300") else "gb300")
+    hardware = facts.node.partition("-")[0]
+    return fixtures.baseline(hardware if hardware in ("b300", "mi355x") else "gb300")
 
 
 def outcome(requirement: str, facts: Facts, baseline: Baseline | None = None) -> Outcome:

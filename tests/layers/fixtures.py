@@ -33,6 +33,8 @@ from rackproof.facts_system import AptFacts
 from rackproof.managed import managed_files
 
 from . import fixtures_rdma, fixtures_system
+from .fixtures_amd import amd_node
+from .fixtures_gpus import with_stack
 from .fixtures_storage import with_storage
 
 DRIVER = "580.126.20"
@@ -79,6 +81,8 @@ def strangers(hardware: str) -> Baseline:
 
 def node(hardware: str = "gb300", name: str = "tray01") -> NodeFacts:
     """A healthy node; a second tray is `node(name="tray02")`."""
+    if hardware == "mi355x":
+        return amd_node(node("b300", name), baseline(hardware))
     facts = NodeFacts(
         node=name,
         host=_host(hardware, name),
@@ -104,7 +108,7 @@ def node(hardware: str = "gb300", name: str = "tray01") -> NodeFacts:
         pci=fixtures_rdma.pci(PCI[hardware]),
         evidence="e" * 64,
     )
-    return with_storage(facts)
+    return with_stack(with_storage(facts), hardware)
 
 
 def _host(hardware: str, name: str) -> HostFacts:
@@ -309,13 +313,13 @@ def without(facts: NodeFacts, section: str) -> NodeFacts:
     """The node without anything of one section."""
     part = getattr(facts, section)
     gone: Any = GONE
-    if section not in ("smi", "kernel_log", "evidence"):
+    if section not in ("smi", "kernel_log", "evidence", "pci", "amd"):
         gone = replace(part, **dict.fromkeys((field.name for field in fields(part)), GONE))
     return replace(facts, **{section: gone})
 
 
 def nothing(facts: NodeFacts) -> NodeFacts:
     """A node of which nothing could be read."""
-    for section in SECTIONS:
+    for section in (*SECTIONS, "pci", "amd"):
         facts = without(facts, section)
     return replace(facts, **dict.fromkeys((*WHOLE, "weights", "serving", "virtual_machine"), GONE))

@@ -166,16 +166,6 @@ TABLE = {
             kernel(TRAY, numa=(NumaNode(0, "0-71", GONE),)),
         ],
     ),
-    "host.numa_gpu_memory": Cases(
-        green=[TRAY, kernel(TRAY, numa=(NumaNode(0, "0-143", 400 * GIB), NumaNode(1, "", 0)))],
-        red=[Red(kernel(TRAY, numa=(NumaNode(0, "0-143", 400 * GIB), NumaNode(2, "", 277 * GIB))), "node 2: 277.0 GiB")],
-        garbage=[
-            *unread(lambda gone: kernel(TRAY, numa=gone)),
-            kernel(TRAY, numa=()),
-            kernel(TRAY, numa=(NumaNode(0, "0-143", 400 * GIB), NumaNode(2, "", GONE))),
-        ],
-        not_applicable=ONE_NODE,
-    ),
     "host.memory": Cases(
         green=[TRAY, HGX, kernel(TRAY, memory_bytes=760 * GIB)],
         red=[

@@ -82,9 +82,11 @@ TABLE = {
         garbage=[*unreadable("fabric_state", "fabric_status"), every_gpu(GB300, fabric_state="", fabric_status="")],
     ),
     "nvlink.fabric_health": Cases(
-        green=[GB300, B300],
-        red=[Red(gpu(GB300, 1, fabric_health="Limited Capacity"), f"{SECOND}: Limited Capacity")],
-        garbage=[*unreadable("fabric_health"), every_gpu(GB300, fabric_health="")],
+        green=[B300],
+        red=[Red(gpu(B300, 1, fabric_health="Limited Capacity"), "GPU 1 (00000000:2e:00.0): Limited Capacity")],
+        garbage=[replace(B300, smi=GONE), every_gpu(B300, fabric_health=GONE), every_gpu(B300, fabric_health="")],
+        not_applicable=NVL72,
+        garbage_baseline=HGX,
     ),
     "nvlink.clique": Cases(
         green=[GB300],

@@ -72,6 +72,7 @@ def read_facts(evidence: Evidence) -> NodeFacts:
             imex_config=_read(imex.config, evidence),
             p2p=_read(nvidia_topo.p2p, evidence),
             errors=_read(nvidia_nvlink.errors, evidence),
+            imex_channel_modes=_read(imex.channel_modes, evidence),
             imex_major=_read(imex.major, evidence),
         ),
         kernel_log=_read(kernel_log.kernel_log, evidence),

@@ -89,6 +89,10 @@ def gib(number: int) -> str:
     return f"{number / GIB:.1f} GiB"
 
 
+def watts(number: float) -> str:
+    return f"{number:g} W"
+
+
 def on_off(flag: bool) -> str:
     return "on" if flag else "off"
 

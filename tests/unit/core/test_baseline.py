@@ -36,11 +36,12 @@ def variants(rack: Rack) -> dict[str, Baseline]:
         "hgx": resolve(rack.site("b300")),
         "site": resolve(site, domain=DOMAIN, domain_source="inventory"),
         "simulated": resolve(site.overlaid({"simulation": SIMULATED}, "lab")),
+        "amd": baseline("mi355x"),
         "mirror": resolve(site.overlaid({"image": {"repository": "mirror.example/vllm"}}, "here")),
     }
 
 
-@pytest.mark.parametrize("name", ["stranger", "hgx", "site", "simulated", "mirror"])
+@pytest.mark.parametrize("name", ["stranger", "hgx", "site", "simulated", "mirror", "amd"])
 def test_every_value_says_where_it_comes_from(site_folder: Rack, name: str) -> None:
     resolved = variants(site_folder)[name]
     paths = [path for path in leaves(resolved) if path != "provenance" and not path.startswith("provenance")]
@@ -66,12 +67,12 @@ def test_sources_are_exact(site_folder: Rack) -> None:
     assert (stranger.source("hardware"), stranger.source("driver.version")) == ("--hardware", "the site pins none")
 
 
-SUPPORTED = ("b200", "b300", "gb200", "gb300", "h200")
+SUPPORTED = ("b200", "b300", "gb200", "gb300", "h200", "mi355x")
 
 
 @pytest.mark.parametrize("hardware_id", sorted(set(hardware.known_ids()) - set(SUPPORTED)))
 def test_a_product_without_a_baseline_is_refused_with_the_reason(hardware_id: str) -> None:
-    with pytest.raises(InputError, match=r"not part of this version|no layout for it that works"):
+    with pytest.raises(InputError, match=r"no layout for it that works|has no official layout"):
         baseline(hardware_id)
 
 
@@ -80,7 +81,29 @@ def test_the_shipped_defaults_resolve_for_each_product(hardware_id: str) -> None
     resolved = baseline(hardware_id)
     assert (resolved.hardware, resolved.layout.hardware, resolved.layout.tier) == (hardware_id, hardware_id, "official")
     assert (resolved.simulated, resolved.packages, resolved.driver.version) == (False, None, None)
-    assert resolved.image.reference == f"docker.io/vllm/vllm-openai@{resolved.image.index}"
+    name = "vllm-openai-rocm" if resolved.vendor == "amd" else "vllm-openai"
+    assert resolved.image.reference == f"docker.io/vllm/{name}@{resolved.image.index}"
+
+
+def test_values_of_an_amd_node() -> None:
+    resolved = baseline("mi355x")
+    assert resolved.amd is not None and resolved.amd.architecture == "gfx950"
+    assert (resolved.nvlink.kind, resolved.nvlink.links_per_gpu, resolved.nvlink.host_imex) == ("xgmi", 7, False)
+    assert (resolved.image.cuda_major, resolved.packages, resolved.driver.parameters) == (None, None, ())
+    assert resolved.gpus.idle_memory_max_bytes == 2048 * 1024 * 1024
+    assert resolved.source("amd.architecture").startswith("rules/amd.yaml:")
+    assert baseline("gb300").amd is None
+
+
+def test_who_runs_imex_is_the_site_s_to_say(site_folder: Rack) -> None:
+    site = site_folder.site("gb300")
+    assert (resolve(site).nvlink.imex_owner, resolve(site).nvlink.host_imex) == ("host", True)
+    managed = resolve(site.overlaid({"imex": {"owner": "kubernetes"}}, "here"))
+    assert (managed.nvlink.imex_owner, managed.nvlink.host_imex, managed.driver.parameters) == ("kubernetes", False, ())
+    assert managed.source("nvlink.imex_owner") == "here"
+    assert resolve(site_folder.site("b300")).nvlink.imex_owner is None
+    with pytest.raises(InputError, match=r"imex\.owner"):
+        site.overlaid({"imex": {"owner": "nobody"}}, "here")
 
 
 def test_values_of_a_gb300_tray(site_folder: Rack) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -158,6 +159,61 @@ def test_mixed_products_are_no_product(products: list[str], reason: str) -> None
     outcome = only(result.nodes[0].outcomes)
     assert (outcome.requirement.id, outcome.status) == ("host.hardware", Status.UNKNOWN)
     assert outcome.reason.startswith(reason)
+
+
+def amd(name: str, device: str, count: int = 8, tool: str = "", loaded: bool = True) -> Evidence:
+    """A node with AMD GPUs: amdgpu's own files, what PCI shows, and amd-smi's list where a product is named."""
+    places = [f"0000:{number:02x}:00.0" for number in range(5, 5 + count)]
+    gpus = "".join(f"= gpu {place}\n|0x{device}\n" for place in places)
+    driver = f"+ /sys/module/amdgpu\n+ /dev/kfd\n{gpus}.\n" if loaded else "- /sys/module/amdgpu\n- /dev/kfd\n.\n"
+    top = "/sys/bus/pci/devices"
+    devices = "".join(f"= {top}/{place}\n|0x1002 0x{device} 0x120000 /sys/devices/{place}\n" for place in places)
+    sections = {"amd": driver.encode(), "pci": f"{devices}= devices\n|30\n.\n".encode()}
+    if tool:
+        listed = [{"gpu": n, "bus": {"bdf": place}, "asic": {"market_name": tool}} for n, place in enumerate(places)]
+        sections["amd_smi_static"] = json.dumps(listed).encode()
+    return evidence(name, **sections)
+
+
+@pytest.mark.parametrize(
+    ("found", "hardware"),
+    [
+        (amd("a", "75a3", tool="AMD Instinct MI355X"), "mi355x"),
+        (amd("a", "75a3"), "mi355x"),  # no tool of ROCm: by PCI id
+        (amd("a", "75a3", loaded=False), "mi355x"),  # no driver either
+        (amd("a", "75a3", count=7), "mi355x"),  # too few is the checks' to say
+        (amd("a", "75a3", tool="AMD Instinct MI400X"), None),  # a name nobody described, whatever its id
+        (amd("a", "75b3"), None),  # a virtual function
+        (amd("a", "74a1", tool="AMD Instinct MI300X"), None),
+        (amd("a", "75a0"), None),  # MI350X: no official layout
+    ],
+)
+def test_amd_is_detected_by_name_or_pci_id(found: Evidence, hardware: str | None) -> None:
+    result = judge_all(plan("a"), {"a": found}).nodes[0]
+    assert result.hardware == (hardware or "unknown")
+    assert result.verdict is not Verdict.ACCEPT
+    if hardware is None:
+        assert (result.verdict, only(result.outcomes).requirement.id) == (Verdict.UNDETERMINED, "host.hardware")
+
+
+def test_an_amd_node_without_its_driver_is_rejected_for_that() -> None:
+    result = judge_all(plan("a"), {"a": amd("a", "75a3", loaded=False)}).nodes[0]
+    assert (result.verdict, named(result, "gpu_driver.amdgpu").status) == (Verdict.REJECT, Status.FAIL)
+
+
+def test_a_rejected_product_is_refused_with_the_recipe_s_reason() -> None:
+    outcome = only(judge_all(plan("a"), {"a": amd("a", "74a1")}).nodes[0].outcomes)
+    assert "has no layout for it that works" in outcome.reason and "no native MXFP4 MoE back end" in outcome.reason
+    with pytest.raises(InputError, match="no native MXFP4 MoE back end"):
+        plan("a", hardware="mi300x")
+
+
+def test_a_product_with_derived_layouts_alone_asks_for_one() -> None:
+    outcome = only(judge_all(plan("a"), {"a": amd("a", "75a0")}).nodes[0].outcomes)
+    assert "no official layout for it; name one of mi350x-tp8 (derived)" in outcome.reason
+    site = sites.shipped().overlaid({"allow_derived": True}, "test")
+    asked = Plan((planned("a", site, None, "mi350x-tp8"),))
+    assert judge_all(asked, {"a": amd("a", "75a0")}).nodes[0].hardware == "mi350x"
 
 
 def test_a_product_that_cannot_be_read() -> None:

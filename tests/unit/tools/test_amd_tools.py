@@ -13,7 +13,7 @@ from rackproof.evidence.sections import Status
 from rackproof.evidence.tools import amd, amd_values, rocm_smi, rocminfo
 from rackproof.evidence.tools.amd_smi import parse_amd_smi
 from rackproof.facts import GpuProcess, Missing
-from rackproof.facts_amd import AmdDriverFacts, AmdFacts, AmdGpu, KfdNode, RocmInfo, join
+from rackproof.facts_amd import AmdDriverFacts, AmdFacts, AmdGpu, DeviceAccess, KfdNode, RocmInfo, join
 
 VRAM = 309220868096
 
@@ -80,6 +80,20 @@ def test_the_driver() -> None:
     path = "/sys/module/amdgpu/version"
     inbox = amd.driver(evidence(amd=AMD.replace(shown(path, "6.16.13"), f"- {path}\n")))
     assert isinstance(inbox, AmdDriverFacts) and inbox.loaded_version is None
+
+
+def test_who_may_open_kfd() -> None:
+    def access(text: str) -> object:
+        found = amd.driver(evidence(amd=AMD.replace("|660 render", f"|{text}")))
+        assert isinstance(found, AmdDriverFacts)
+        return found.kfd_access
+
+    assert access("660 render") == DeviceAccess("660", "render")
+    assert [DeviceAccess(mode, "root").for_all for mode in ("666", "660", "664", "777")] == [True, False, False, True]
+    assert reason(access("")) == "/dev/kfd: stat printed nothing"
+    assert "/dev/kfd: rw render" in reason(access("rw render"))
+    without = amd.driver(evidence(amd=AMD.replace("= kfd access\n|660 render\n", "")))
+    assert isinstance(without, AmdDriverFacts) and "did not look" in reason(without.kfd_access)
 
 
 def test_kfd() -> None:

@@ -120,6 +120,9 @@ def test_imex_table_cut() -> None:
 def test_imex_files() -> None:
     assert imex.nodes(healthy()) == ("10.0.0.1", "10.0.0.2")
     assert imex.channels(healthy()) == ("/dev/nvidia-caps-imex-channels/channel0",)
+    assert imex.channel_modes(healthy()) == {"/dev/nvidia-caps-imex-channels/channel0": "666"}
+    unread = "- /etc/nvidia-imex/config.cfg\n+ /dev/nvidia-caps-imex-channels/channel0\n.\n"
+    assert "did not read the permissions" in reason(imex.channel_modes(evidence(imex_files=unread)))
     nothing = f"- {imex.NODES_FILE}\n- {imex.CHANNELS}/*\n.\n"
     assert imex.nodes(evidence(imex_files=nothing)) is None
     assert imex.channels(evidence(imex_files=nothing)) == ()

@@ -330,7 +330,8 @@ def healthy(**changes: str | bytes | Section) -> Evidence:
         "imex_ctl": IMEX_JSON,
         "imex_files": (
             "= /etc/nvidia-imex/nodes_config.cfg\n|# trays\n|10.0.0.1\r\n|\n|10.0.0.2\n= /etc/nvidia-imex/config.cfg\n|SERVER_PORT=50000\n"
-            "= /proc/devices\n|234 nvidia-caps-imex-channels\n+ /dev/nvidia-caps-imex-channels/channel0\n.\n"
+            "= /proc/devices\n|234 nvidia-caps-imex-channels\n+ /dev/nvidia-caps-imex-channels/channel0\n"
+            "= mode /dev/nvidia-caps-imex-channels/channel0\n|666\n.\n"
         ),
         "kernel_log": (
             "source=journalctl lines=5000 matched=1 kept=1 boots=3 first=2026-07-01T00:00:00+0000\n"

@@ -16,7 +16,7 @@ from rackproof.evidence.tools.group import Group, read_group, script
 from rackproof.evidence.tools.rocminfo import location
 from rackproof.evidence.tools.values import as_int, as_text, one_line, pci_address
 from rackproof.facts import Fact, Missing
-from rackproof.facts_amd import AmdDriverFacts, AmdGpu, KfdNode, RasEvent
+from rackproof.facts_amd import AmdDriverFacts, AmdGpu, DeviceAccess, KfdNode, RasEvent
 
 MODULE = "/sys/module/amdgpu"
 NODES = "/sys/class/kfd/kfd/topology/nodes"
@@ -35,6 +35,7 @@ if [ -d {MODULE} ]; then
     say 'modinfo srcversion' "$(modinfo -F srcversion amdgpu)"
     say 'modinfo filename' "$(modinfo -n amdgpu)"
   fi
+  [ ! -c /dev/kfd ] || say 'kfd access' "$(stat -c '%a %G' /dev/kfd)"
   set -- {NODES}/*/io_links/*/properties
   [ ! -r "$1" ] || printf '= xgmi\\n%s\\n' "$(awk '
     $1 == "type" {{ type = $2 }}
@@ -98,9 +99,18 @@ def driver(evidence: Evidence) -> Fact[AmdDriverFacts]:
         kfd_device=kfd,
         render_nodes=_render_nodes(group),
         kfd_nodes=_kfd_nodes(group),
+        kfd_access=_kfd_access(group),
         xgmi=_xgmi(group),
         gpus=_gpus(group),
     )
+
+
+def _kfd_access(group: Group) -> Fact[DeviceAccess]:
+    text = group.text("kfd access")
+    if not isinstance(text, str):
+        return text or Missing("/dev/kfd is no device")
+    match = re.fullmatch(r"([0-7]{3,4}) (\S{1,64})", text.strip())
+    return DeviceAccess(match[1], match[2]) if match else Missing(f"/dev/kfd: {one_line(text) or 'stat printed nothing'}")
 
 
 def _parameters(group: Group) -> Fact[Mapping[str, str]]:

@@ -22,7 +22,7 @@ CHANNELS = "/dev/nvidia-caps-imex-channels"
 _FILES_SCRIPT = f"""
 show {NODES_FILE} {CONFIG_FILE} /proc/devices
 for f in {CHANNELS}/*; do
-  if [ -c "$f" ]; then printf '%s\\n' "+ $f"; elif [ ! -e "$f" ]; then gone "$f"; fi
+  if [ -c "$f" ]; then printf '%s\\n' "+ $f"; say "mode $f" "$(stat -c %a "$f")"; elif [ ! -e "$f" ]; then gone "$f"; fi
 done
 """
 
@@ -142,6 +142,18 @@ def major(evidence: Evidence) -> Fact[bool]:
     if isinstance(text, Missing):
         return text
     return bool(re.search(r"^ *[0-9]+ nvidia-caps-imex-channels$", text.replace("\r", ""), re.MULTILINE))
+
+
+def channel_modes(evidence: Evidence) -> Fact[Mapping[str, str]]:
+    """Full path of each channel -> its permissions in octal: "666"."""
+    paths = channels(evidence)
+    group = read_group(evidence, "imex_files", CHANNELS)
+    if isinstance(paths, Missing) or isinstance(group, Missing):
+        return paths if isinstance(paths, Missing) else Missing("the channels were not listed")
+    texts = {path: group.text(f"mode {path}") for path in paths}
+    found = {path: text.strip() for path, text in texts.items() if isinstance(text, str)}
+    whole = len(found) == len(texts) and all(re.fullmatch("[0-7]{3,4}", mode) for mode in found.values())
+    return found if whole else Missing("the probe did not read the permissions of the IMEX channels")
 
 
 def channels(evidence: Evidence) -> Fact[tuple[str, ...]]:

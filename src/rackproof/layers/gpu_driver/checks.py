@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rackproof.baseline import Baseline
 from rackproof.facts import NodeFacts, known
-from rackproof.layers.readings import Reading, all_of, same, seen
+from rackproof.layers.readings import Reading, all_of, of, same, seen
 from rackproof.layers.words import (
     as_rendered,
     asked,
@@ -16,6 +16,7 @@ from rackproof.layers.words import (
     version,
     yes_no,
 )
+from rackproof.layers.words_driver import libraries
 from rackproof.managed import managed_files
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement, judge
@@ -58,6 +59,27 @@ def hardware_floor(facts: NodeFacts, baseline: Baseline) -> Judgement:
 def exact_version(facts: NodeFacts, baseline: Baseline) -> Judgement:
     found = known(driver_version(facts))
     return judge(found == baseline.driver.version, found, f"{baseline.driver.version}, as the site pins it")
+
+
+@check("gpu_driver.cuda")
+def cuda(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    wanted = asked(baseline.image.cuda_major)
+    found = known(of(facts.smi, lambda smi: smi.cuda_version))
+    return judge(version(found, "nvidia-smi").major >= wanted, found, f"CUDA {wanted} or newer")
+
+
+@check("gpu_driver.libraries")
+def driver_libraries(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    readings = libraries(facts, driver_version(facts))
+    return all_of("libcuda and libnvidia-ml, not empty, at the version of the loaded driver", readings)
+
+
+@check("gpu_driver.device_nodes")
+def device_nodes(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    found = known(some(facts.driver.device_nodes, "device of NVIDIA is in /dev"))
+    wanted = (*(f"nvidia{index}" for index in range(baseline.gpus.count)), *baseline.driver.device_nodes)
+    lost = [name for name in wanted if name not in found]
+    return judge(not lost, f"missing: {', '.join(lost)}" if lost else "all there", f"in /dev: {', '.join(wanted)}")
 
 
 @check("gpu_driver.module_flavour")

@@ -5,7 +5,18 @@ from __future__ import annotations
 from rackproof.baseline import Baseline
 from rackproof.facts import NodeFacts, known
 from rackproof.layers.readings import all_of, either, of, seen
-from rackproof.layers.words import asked, distinct, gib, on_each_gpu, on_off, positive, some, yes_no
+from rackproof.layers.words import asked, gib, on_each_gpu, on_off, positive, watts, yes_no
+from rackproof.layers.words_gpu import (
+    default_power,
+    each_gpu,
+    gpu_counts,
+    gpu_ids,
+    lanes,
+    slowdowns,
+    uncorrectable,
+    users,
+)
+from rackproof.layers.words_gpu import product as market_name
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement, judge
 
@@ -20,15 +31,9 @@ def query(facts: NodeFacts, baseline: Baseline) -> Judgement:
 @check("gpus.count")
 def count(facts: NodeFacts, baseline: Baseline) -> Judgement:
     wanted = baseline.gpus.count
-    sources = {
-        "PCI": of(facts.driver.pci_gpus, distinct),
-        "/proc/driver/nvidia/gpus": of(facts.driver.proc_gpus, distinct),
-        "nvidia-smi": of(facts.smi, lambda smi: distinct(gpu.pci_address for gpu in smi.gpus)),
-        "nvidia-smi attached_gpus": of(facts.smi, lambda smi: smi.attached),
-    }
     readings = {
         name: seen(number, lambda found: found == wanted, lambda found: f"{found} GPUs")
-        for name, number in sources.items()
+        for name, number in gpu_counts(facts, baseline).items()
     }
     return all_of(f"{wanted} GPUs by every source", readings)
 
@@ -36,22 +41,21 @@ def count(facts: NodeFacts, baseline: Baseline) -> Judgement:
 @check("gpus.product")
 def product(facts: NodeFacts, baseline: Baseline) -> Judgement:
     wanted = baseline.gpus.product
-    return all_of(f"{wanted}, each", on_each_gpu(facts, lambda gpu: gpu.product, lambda found: found == wanted))
+    readings = each_gpu(facts, baseline, lambda gpu: market_name(gpu, baseline), lambda found: found == wanted)
+    return all_of(f"{wanted}, each", readings)
 
 
 @check("gpus.pci_ids")
 def pci_ids(facts: NodeFacts, baseline: Baseline) -> Judgement:
     wanted = baseline.gpus.pci_device_ids or ()
-    ids = known(some(facts.driver.pci_ids, "PCI device of NVIDIA was found"))
-    places = zip(known(facts.driver.pci_gpus), ids, strict=True)
-    readings = {f"PCI {address}": seen(found, lambda found: found in wanted) for address, found in places}
+    readings = {name: seen(found, lambda one: one in wanted) for name, found in gpu_ids(facts, baseline).items()}
     return all_of(f"one of: {', '.join(wanted)}", readings)
 
 
 @check("gpus.memory")
 def memory(facts: NodeFacts, baseline: Baseline) -> Judgement:
     least = baseline.gpus.memory_bytes_min
-    readings = on_each_gpu(facts, lambda gpu: gpu.memory_bytes, lambda found: found >= least, gib)
+    readings = each_gpu(facts, baseline, lambda gpu: gpu.memory_bytes, lambda found: found >= least, gib)
     return all_of(f">= {gib(least)} each", readings)
 
 
@@ -64,8 +68,8 @@ def ecc_mode(facts: NodeFacts, baseline: Baseline) -> Judgement:
 
 @check("gpus.ecc_errors")
 def ecc_errors(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    readings = on_each_gpu(
-        facts, lambda gpu: gpu.ecc_uncorrectable_volatile, lambda found: found == 0, lambda found: f"{found} errors"
+    readings = each_gpu(
+        facts, baseline, lambda gpu: uncorrectable(facts, gpu), lambda found: found == 0, lambda found: f"{found} errors"
     )
     return all_of("0 uncorrectable errors since the driver was loaded, each GPU", readings)
 
@@ -107,14 +111,13 @@ def compute_mode(facts: NodeFacts, baseline: Baseline) -> Judgement:
 @check("gpus.power_limit")
 def power_limit(facts: NodeFacts, baseline: Baseline) -> Judgement:
     usual = asked(baseline.gpus.power_limits_w)
-    listed = on_each_gpu(
-        facts, lambda gpu: gpu.power_limit_w, lambda found: found in usual, lambda found: f"{found:g} W"
-    )
-    default = on_each_gpu(
+    listed = each_gpu(facts, baseline, lambda gpu: gpu.power_limit_w, lambda limit: limit in usual, watts)
+    default = each_gpu(
         facts,
-        lambda gpu: of(gpu.power_limit_w, lambda limit: of(gpu.power_default_w, lambda default: (limit, default))),
+        baseline,
+        lambda gpu: of(gpu.power_limit_w, lambda limit: of(default_power(gpu), lambda usual: (limit, usual))),
         lambda found: found[1] == found[0] > 0,
-        lambda found: f"the board's default is {found[1]:g} W",
+        lambda found: f"the board's default is {watts(found[1])}",
     )
     readings = {name: either(listed[name], default[name]) for name in listed}
     return all_of(f"{', '.join(map(str, usual))} W, or the board's default, each GPU", readings)
@@ -122,28 +125,26 @@ def power_limit(facts: NodeFacts, baseline: Baseline) -> Judgement:
 
 @check("gpus.slowdown")
 def slowdown(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    readings = on_each_gpu(
-        facts, lambda gpu: gpu.slowdown_reasons, lambda found: not found, lambda found: ", ".join(found) or "none"
+    readings = each_gpu(
+        facts, baseline, slowdowns, lambda found: not found, lambda found: ", ".join(found) or "none"
     )
     return all_of("no hardware or thermal slowdown active, each GPU", readings)
 
 
 @check("gpus.idle")
 def idle(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    readings = on_each_gpu(
-        facts,
-        lambda gpu: gpu.processes,
-        lambda found: not found,
-        lambda found: ", ".join(f"process {process.pid} {process.name}" for process in found) or "no process",
+    readings = each_gpu(
+        facts, baseline, lambda gpu: users(gpu, baseline), lambda found: not found, lambda found: found or "no process"
     )
     return all_of("no process, each GPU", readings)
 
 
 @check("gpus.pcie_width")
 def pcie_width(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    readings = on_each_gpu(
+    readings = each_gpu(
         facts,
-        lambda gpu: of(gpu.pcie_width, lambda width: of(gpu.pcie_width_max, lambda most: (width, most))),
+        baseline,
+        lambda gpu: lanes(facts, gpu),
         lambda found: found[0] == found[1] > 0,
         lambda found: f"x{found[0]} of x{found[1]}",
     )

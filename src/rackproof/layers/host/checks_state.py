@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rackproof.baseline import Baseline
 from rackproof.facts import Missing, NodeFacts, known
-from rackproof.layers.readings import Reading, all_of, of, seen
+from rackproof.layers.readings import all_of, of, seen
 from rackproof.layers.words import asked, gib, some, yes_no
 from rackproof.layers.words_system import (
     below,
@@ -15,7 +15,6 @@ from rackproof.layers.words_system import (
     logged,
     numa_with_cpus,
     positive_amount,
-    readings,
     shared_memory,
     sysctl,
     system,
@@ -54,18 +53,6 @@ def numa_nodes(facts: NodeFacts, baseline: Baseline) -> Judgement:
             f"node {node.number}": seen(node.memory_bytes, lambda size: size > 0, gib)
             for node in known(numa_with_cpus(facts))
         },
-    )
-
-
-@check("host.numa_gpu_memory")
-def numa_gpu_memory(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    least = asked(baseline.system.gpu_numa_node_bytes)
-    nodes = known(some(system(facts, "kernel", "numa"), "NUMA node was listed"))
-    without_cpus = {f"node {node.number}": node.memory_bytes for node in nodes if not node.cpus}
-    with_cpus = {f"node {node.number}": Reading(True, "has CPUs") for node in nodes if node.cpus}
-    return all_of(
-        f"no NUMA node without CPUs of {gib(least)} or more",
-        {**with_cpus, **readings(without_cpus, lambda size: size < least, gib)},
     )
 
 

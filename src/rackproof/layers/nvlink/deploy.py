@@ -29,7 +29,7 @@ def bring_about(node: Node) -> None:
 
 def _imex(node: Node, stale: bool) -> None:
     """All trays get the node list before any starts: the list is read only at start, and must be equal everywhere."""
-    if not node.baseline.nvlink.across_nodes:
+    if not node.baseline.nvlink.host_imex:
         return
     files = node.managed("nvlink")
     node.files("IMEX node list of the NVLink domain", files, domain=True)

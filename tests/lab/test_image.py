@@ -333,7 +333,7 @@ def test_an_archive_of_another_image_is_refused(bench: Bench) -> None:
 def test_import_into_containerds_image_store(bench: Bench, layout: Path) -> None:
     """There the engine keeps the digest itself."""
     put(bench, layout)
-    bench.ssh("cp /etc/docker/daemon.json /root/daemon.json; mkdir -p /etc/docker; "
+    bench.ssh("mkdir -p /etc/docker; touch /etc/docker/daemon.json; cp /etc/docker/daemon.json /root/daemon.json; "
               "echo '{\"features\": {\"containerd-snapshotter\": true}}' >/etc/docker/daemon.json; systemctl restart docker")  # fmt: skip
     try:
         code, said = bench.deploy(ON_HOST)

@@ -87,8 +87,8 @@ refused() {
     *'no space left on device'*) die "the disk of the engine ran full while pulling: make room, then run the deploy again" ;;
     *'verification failed'*|*'content does not match'*|*'failed commit on ref'*'unexpected'*)
       die "what the registry sent does not have the pinned digest, and was thrown away: $1" ;;
-    *'manifest unknown'*|*': not found'*) die "the registry does not have $reference (rackproof image check says more): $1" ;;
     *'no matching manifest'*|*'no match for platform'*) die "$reference has no linux/$architecture, which this host needs" ;;
+    *'manifest unknown'*|*': not found'*) die "the registry does not have $reference (rackproof image check says more): $1" ;;
     *'certificate'*|*x509:*) die "the registry's certificate is not trusted on this host (image.ca_file): $1" ;;
     *'server gave HTTP response to HTTPS client'*)
       die "the registry has no TLS; the engine of this host must allow that (insecure-registries in daemon.json)" ;;

@@ -128,6 +128,7 @@ REFUSALS = {
     "filesystem layer verification failed for digest sha256:1": "does not have the pinned digest, and was thrown away",
     "manifest for r not found: manifest unknown: manifest unknown": "the registry does not have r.example/vllm@",
     "no matching manifest for linux/arm64/v8 in the manifest list entries": "has no linux/arm64, which this host needs",
+    "no match for platform in manifest: not found": "has no linux/arm64, which this host needs",  # containerd's store
     "tls: failed to verify certificate: x509: certificate signed by unknown authority": "is not trusted on this host (image.ca_file)",
     "http: server gave HTTP response to HTTPS client": "insecure-registries",
     "Head x: unauthorized: authentication required": "the registry wants a login",

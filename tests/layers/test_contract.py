@@ -58,7 +58,10 @@ REGISTRY: Table = {
     **test_fleet_hosts.TABLE,
     **test_fleet_stack.TABLE,
 }
-NEVER_RED = {"host.evidence"}  # an incomplete probe is unknown, not a fault of the node
+NEVER_RED = {
+    "host.evidence",  # an incomplete probe is unknown, not a fault of the node
+    "rdma.gdrdrv",  # recorded, whichever it is
+}
 MAX_LINES = 15
 HARDWARE = ("gb300", "b300", "mi355x")
 SECTIONS_OF = {

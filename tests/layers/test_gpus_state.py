@@ -230,7 +230,7 @@ TABLE = {
     "gpus.inventory": Cases(
         green=[GB300, B300, node("mi355x", "mi355x-01")],
         red=[
-            Red(gpu(GB300, 1, uuid="GPU-0"), "listed twice: GPU-0"),
+            Red(gpu(GB300, 1, uuid="GPU-tray01-0"), "listed twice: GPU-tray01-0"),
             Red(every_gpu(GB300, serial="0"), "listed twice: serial 0"),
         ],
         garbage=[NO_SMI, smi(GB300, gpus=()), every_gpu(GB300, uuid=GONE), gpu(GB300, 3, serial=GONE)],

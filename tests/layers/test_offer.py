@@ -21,7 +21,7 @@ from .cases import Cases, Red, outcome, verify
 from .fixtures import GONE, baseline, driver, every_gpu, gpu, node, smi, strangers
 from .fixtures_storage import DISKS, GIB, NICS, kernel, offers, system
 
-GB300 = node()
+GB300 = replace(node(), rdma=RdmaFacts(NICS, "sysfs", (), frozenset(), None, None))
 B300 = node("b300", "b300-01")
 NOTHING = strangers("gb300")
 FOUR_NICS = [{"count": 4, "rate_gbit_per_s": 400, "link_layer": "InfiniBand"}]

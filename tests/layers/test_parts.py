@@ -8,13 +8,13 @@ import pytest
 
 from rackproof.facts import Missing, NodeFacts
 from rackproof.verdict.catalogue import requirements
-from rackproof.verdict.evaluate import evaluate_node, judge_node
+from rackproof.verdict.evaluate import applies, evaluate_node, judge_node
 from rackproof.verdict.model import Outcome, Requirement, Status, Verdict
 
 from .fixtures import GONE, baseline, gpu, node, smi
 
 GB300 = node()
-EACH = [found for found in requirements().values() if found.each and found.vendor in ("", "nvidia")]
+EACH = [found for found in requirements().values() if found.each and applies(found, baseline("gb300"))]
 
 
 def outcomes(facts: NodeFacts) -> dict[str, Outcome]:

@@ -160,7 +160,7 @@ TABLE = {
     ),
     "rdma.gdrdrv": cases(
         [HGX, part(HGX, "gpudirect", gdrdrv_device=True)],
-        [(part(HGX, "gpudirect", gdrdrv_device=2), "/dev/gdrdrv")],
+        [],
         [part(HGX, "gpudirect", gdrdrv_device=GONE), system_of(HGX, gpudirect=GONE), replace(HGX, system=GONE)],
     ),
 }

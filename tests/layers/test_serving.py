@@ -270,7 +270,7 @@ def loaded_too(facts: NodeFacts) -> NodeFacts:
 
 # Facts that only warnings read, or nothing: what serves is proven without them.
 ONLY_RECORDED = {
-    "serving.secrets", "serving.nccl_conf", "serving.preload", "serving.segments", "weights.path", "weights.resolved",
+    "serving.secrets", "serving.nccl_conf", "serving.preload", "serving.segments", "weights.resolved",
     "weights.bytes", "weights.indexed_bytes", "weights.incomplete", "weights.revision", "weights.revision_source",
     "weights.config", "weights.shard_sizes",
 }  # fmt: skip

@@ -22,7 +22,7 @@ from .fixtures import GONE, baseline, driver, every_gpu, gpu, node, smi, strange
 from .fixtures_storage import DISKS, GIB, NICS, kernel, offers, system
 
 GB300 = replace(node(), rdma=RdmaFacts(NICS, "sysfs", (), frozenset(), None, None))
-B300 = node("b300", "b300-01")
+B300 = replace(node("b300", "b300-01"), rdma=GB300.rdma)
 NOTHING = strangers("gb300")
 FOUR_NICS = [{"count": 4, "rate_gbit_per_s": 400, "link_layer": "InfiniBand"}]
 CPU = CpuFacts("aarch64", "Neoverse-V2", 144, 2, 72, 1, ())

@@ -23,6 +23,7 @@ _FOLDER = {
     "description": "an absolute path without control characters",
 }
 _PORT = {"type": "integer", "minimum": 1, "maximum": 65535, "description": "a port, 1 to 65535"}
+_COUNT = {"type": "number", "minimum": 0, "description": "a number of events, 0 or more"}
 _ADDRESS = {
     "type": "string",
     "pattern": r"^[A-Za-z0-9]([A-Za-z0-9.:%_-]*[A-Za-z0-9])?\Z",
@@ -111,6 +112,15 @@ SCHEMA: dict[str, Any] = _group(
         timeout_s={"type": "integer", "minimum": 10},
     ),
     disrupt=_group(gpu_processes=_FLAG),
+    drift=_group(  # how much counters may grow; what is shipped, with reasons: drift/policy.yaml
+        **{
+            name: _group(grow=_COUNT, per_day=_COUNT)
+            for name in (
+                "ecc_uncorrectable", "ecc_correctable", "rows_remapped", "pages_retired", "nvlink_errors", "rdma_errors",
+                "carrier_changes", "aer_uncorrectable", "aer_correctable", "service_restarts",
+            )
+        }
+    ),
     simulation=_group(
         architecture={"enum": ["x86_64", "aarch64"]},
         operating_systems={"type": "array", "items": {"type": "string"}},

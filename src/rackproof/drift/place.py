@@ -48,7 +48,8 @@ class Place:
         place = self._to(Step("key", key), "{}", f"{{{text}}}", text)
         if self.subject:
             return place
-        return replace(place, listed=self.pattern, **({"subject": place.path, "inner": ""} if thing else {}))
+        place = replace(place, listed=self.pattern)
+        return replace(place, subject=place.path, inner="") if thing else place
 
     def item(self, key: Key, name: str) -> Place:
         place = self._to(Step("item", key), "[]", f"[{','.join(key)}]", "")

@@ -13,7 +13,7 @@ from rackproof.drift.classes import classes
 from rackproof.drift.compare import Kind
 from rackproof.drift.findings import findings
 from rackproof.drift.place import ABSENT, put
-from rackproof.facts import ImageFacts, KernelLogFacts, Missing, NodeFacts, NvlinkPort, Xid
+from rackproof.facts import ImageFacts, KernelLogFacts, Missing, NodeFacts, Xid
 from rackproof.facts_network import Interface, NetworkFacts
 from rackproof.facts_system import NvlinkErrors
 
@@ -58,7 +58,7 @@ def test_gpus_listed_in_another_order_are_the_same_gpus() -> None:
 
 
 def test_a_driver_moved_by_an_upgrade_is_drift_and_its_packages_are_one_finding() -> None:
-    moved = {name: "580.178.04-1" for name in ("nvidia-utils-580", "libnvidia-compute-580")}
+    moved = dict.fromkeys(("nvidia-utils-580", "libnvidia-compute-580"), "580.178.04-1")
     after = fixtures.driver(fixtures.host(NODE, packages={**NODE.host.packages, **moved}), library_version="580.178.04")
     found = drifted(NODE, after, baseline=BASELINE)
     assert [finding.subject for finding in found] == ["driver.library_version", "host.packages"]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import click
 
 from rackproof import __version__
+from rackproof.commands.drift import drift
 from rackproof.commands.eligible import eligible
 from rackproof.commands.explain import explain
 from rackproof.commands.judge import judge
@@ -49,7 +50,7 @@ def cli() -> None:
     """
 
 
-for _command in (verify, collect, judge, redact, eligible, probe, launch, triage, recipe, parse, explain):
+for _command in (verify, collect, judge, drift, redact, eligible, probe, launch, triage, recipe, parse, explain):
     cli.add_command(_command)
 
 

@@ -56,7 +56,7 @@ def render(drift: DriftResult, options: Options) -> str:
 
 def summary(drift: DriftResult) -> str:
     """One clause: "drift on 2 of 18 nodes: 1 identity, 2 config", also where there is none."""
-    total = words.plural(len(drift.nodes), "node")
+    total = words.plural(sum(not node.problem for node in drift.nodes), "node")
     drifted = [node for node in drift.nodes if node.drift]
     unseen = [node for node in drift.nodes if node.problem]
     classes = {one: sum(f.fact_class is one for node in drifted for f in node.drift) for one in FactClass}

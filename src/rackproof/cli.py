@@ -17,6 +17,7 @@ from rackproof.commands.eligible import eligible
 from rackproof.commands.explain import explain
 from rackproof.commands.judge import judge
 from rackproof.commands.launch import launch
+from rackproof.commands.nightly import nightly
 from rackproof.commands.options import State, debug
 from rackproof.commands.output import say
 from rackproof.commands.parse import parse
@@ -50,7 +51,7 @@ def cli() -> None:
     """
 
 
-for _command in (verify, collect, judge, drift, redact, eligible, probe, launch, triage, recipe, parse, explain):
+for _command in (verify, collect, judge, drift, nightly, redact, eligible, probe, launch, triage, recipe, parse, explain):
     cli.add_command(_command)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -131,8 +132,17 @@ _bench: Bench | None = None  # of a worker process
 
 
 def _start(asked: Asked) -> None:
+    """Begin a worker, which must not outlive the process that started it, however that one ended."""
     global _bench
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _bench = Bench(asked)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 Told = tuple[str, str, str] | list[Judged]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from core_builders import Rack, evidence, section
+from core_builders import Rack, evidence, section, wait_until
 
 from rackproof.cli import main
 from rackproof.errors import InputError
@@ -122,6 +124,23 @@ def test_facts_are_let_go_as_soon_as_nothing_needs_them(site_folder: Rack) -> No
     for number in range(60):
         alone.add(*judge_one(replace(plan.nodes[0], name=f"n{number}"), node(f"n{number}")))
     assert not alone._facts
+
+
+def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
+    path = folder(tmp_path / "all", *(node(f"t{number:03d}") for number in range(130)))
+    script = (
+        "import os, sys\nfrom pathlib import Path\nfrom rackproof.judging_files import Asked, judge_files\n"
+        "def tell():\n    print(open(f'/proc/self/task/{os.getpid()}/children').read(), flush=True)\n    sys.stdin.read()\n"
+        "if __name__ == '__main__':\n    judge_files(sorted(Path(sys.argv[1]).iterdir()), Asked(), tell, 2)\n"
+    )
+    (tmp_path / "run.py").write_text(script)
+    command = [sys.executable, str(tmp_path / "run.py"), str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        workers = [int(word) for word in process.stdout.readline().split()]
+        process.kill()
+    assert len(workers) >= 2
+    wait_until(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in workers), "workers outlive their parent")
 
 
 def test_the_command_takes_many_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -130,22 +130,19 @@ def _retagged(document: dict[str, Any]) -> None:
 
 
 def _after(referenced: Referenced) -> None:
-    """A reboot and new kernel log lines say nothing; a node that cannot be read is not passed over."""
+    """A reboot and new kernel log lines say nothing. What was broken is well again, and the history still knows."""
     rack = referenced.rack
     rack.ssh("tray04", f"docker tag $(docker images -q --no-trunc vllm/vllm-openai | head -n 1) {TAG}")
     boot = rack.ssh("tray01", "cat /proc/sys/kernel/random/boot_id")
     rack.run("rackproof-lab", "ssh", "tray01", "systemd-run --quiet --on-active=0.2 systemctl reboot")
     rack.lab("break", "tray03", "kernel-log-noise")
-    rack.lab("break", "tray02", "unreachable")
     try:
         _wait_for_another_boot(rack, "tray01", boot)
         code, document = referenced.drift(INVENTORY)
     finally:
-        rack.lab("heal", "tray02")
         rack.lab("heal", "tray03")
     assert {node: found(document, node) for node in NODES} == {node: {} for node in NODES}
-    problems = {node["node"]: node["problem"] for node in document["nodes"] if node["problem"]}
-    assert list(problems) == ["tray02"] and code == 2, problems
+    assert code == 0 and document["verdict"] == "accept"
     runs = referenced.history("tray03")["runs"]
     assert [len([f for f in run["findings"] if f["drift"]]) for run in runs] == [2, 0]
 

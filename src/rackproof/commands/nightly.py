@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rackproof.site import Site
 
 HOOK_FAILED = 3
+_STDERR = 2
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Settings:
 @click.option("--inventory", metavar="FILE", help="With --evidence: which nodes there should be.")
 @inputs
 @reading
+@click.option("--settings", "said", metavar="FILE", type=PATH, help="Take `nightly:` from this file, not the site.")
 @click.option(
     "--store", "folder", metavar="DIR", type=PATH, help="History, evidence and reports. Default: nightly.store."
 )
@@ -59,7 +61,8 @@ class Settings:
 @debug
 def nightly(
     targets: tuple[str, ...], sources: tuple[str, ...], inventory: str | None, chosen: Inputs, how: Reading,
-    said: Path | None, folder: Path | None, fail_on: str | None, keep_days: int | None, keep_runs: int | None, quiet: bool, plain: bool,
+    said: Path | None, folder: Path | None, fail_on: str | None, keep_days: int | None, keep_runs: int | None,
+    quiet: bool, plain: bool,
 ) -> int:  # fmt: skip
     """Read nodes, judge them, compare with the accepted evidence, write reports, keep all of it, and run the site's
     command when the verdict is not that of the run before.
@@ -175,7 +178,7 @@ def _run(command: tuple[str, ...], timeout_s: int, said: Mapping[str, str]) -> s
             command,
             env={**os.environ, **said},
             stdin=subprocess.DEVNULL,
-            stdout=sys.stderr,
+            stdout=_STDERR,
             timeout=timeout_s,
             check=False,
         )

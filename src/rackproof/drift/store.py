@@ -80,7 +80,8 @@ def _write(path: Path, evidence: Evidence) -> None:
 def _refuse(node: str, verdict: Verdict, result: Result) -> None:
     units = [outcome for outcome in result.fleet if node in outcome.nodes]
     own = next((one.outcomes for one in result.nodes if one.node == node), ())
-    failing = [outcome.requirement.id for outcome in (*own, *units) if _stands_against(outcome)]
+    failing = [outcome.requirement.id for outcome in own if _stands_against(outcome)]
+    failing = failing or [outcome.requirement.id for outcome in units if _stands_against(outcome)]
     if verdict is Verdict.ACCEPT and not any(o.decides and o.status is Status.FAIL for o in units):
         return
     named = ", ".join(failing[:4]) + (f" and {len(failing) - 4} more" if len(failing) > 4 else "")

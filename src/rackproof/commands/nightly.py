@@ -21,7 +21,7 @@ from rackproof.errors import RackproofError
 from rackproof.verdict.model import Verdict
 
 if TYPE_CHECKING:
-    from rackproof.drift.history import Run
+    from rackproof.drift.records import Run
     from rackproof.drift.run import DriftResult
     from rackproof.site import Site
 

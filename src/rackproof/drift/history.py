@@ -13,10 +13,10 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rackproof.drift.records import Accepted, NodeRun, Run, Seen
 from rackproof.errors import InputError, RackproofError
 
 APPLICATION_ID = 0x52504B31  # "RPK1"
@@ -25,53 +25,6 @@ BUSY_S = 30.0
 _SCHEMA = Path(__file__).parent / "schema.sql"
 # From version N to N+1, at N-1 in this list. Each is one script and leaves every older row readable.
 MIGRATIONS: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Accepted:
-    """The reference of one node. `bundle` is below the folder of the history."""
-
-    node: str
-    at: str
-    evidence_sha256: str
-    started: str
-    bundle: str
-    verdict: str
-    reason: str | None
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A finding as it is kept: `detail` is its JSON."""
-
-    fingerprint: str
-    fact_class: str
-    kind: str
-    subject: str
-    detail: str
-
-
-@dataclass(frozen=True)
-class NodeRun:
-    """One node in one run."""
-
-    node: str
-    verdict: str
-    problem: str | None
-    evidence_sha256: str | None
-    bundle: str | None
-    reference_sha256: str | None
-    baseline: str | None
-    findings: tuple[Seen, ...]
-
-
-@dataclass(frozen=True)
-class Run:
-    started: str
-    verdict: str
-    exit_code: int
-    tool: str
-    id: int = 0
 
 
 class History:

@@ -11,7 +11,7 @@ from rackproof.drift.attribution import attributed
 from rackproof.drift.classes import FactClass, allowances, classes
 from rackproof.drift.compare import Yardstick, compare
 from rackproof.drift.findings import Finding, findings
-from rackproof.drift.history import Accepted
+from rackproof.drift.records import Accepted
 from rackproof.evidence.evidence import Evidence
 from rackproof.facts import Missing, NodeFacts
 from rackproof.gathering import Gathering

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from rackproof import __version__
 from rackproof.drift.document import finding_data
-from rackproof.drift.history import Accepted, History, NodeRun, Run, Seen
+from rackproof.drift.history import History
+from rackproof.drift.records import Accepted, NodeRun, Run, Seen
 from rackproof.drift.run import DriftResult, Reference
 from rackproof.errors import InputError, RackproofError
 from rackproof.evidence.bundle import read_bundle, write_bundle

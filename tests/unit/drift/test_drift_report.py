@@ -10,7 +10,7 @@ from drift_builders import changes, fixtures
 from rackproof.drift import document
 from rackproof.drift.classes import fact_classes
 from rackproof.drift.findings import findings
-from rackproof.drift.history import Accepted
+from rackproof.drift.records import Accepted
 from rackproof.drift.run import DriftResult, NodeDrift, days_between
 from rackproof.verdict.evaluate import combine, judge_node
 from rackproof.verdict.report import drift as report

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from rackproof.drift import history as module
-from rackproof.drift.history import VERSION, Accepted, History, NodeRun, Run, Seen
+from rackproof.drift.history import VERSION, History
+from rackproof.drift.records import Accepted, NodeRun, Run, Seen
 from rackproof.errors import InputError, RackproofError
 
 RUN = Run("2026-01-01T02:30:00Z", "accept", 0, "0.1")
@@ -105,7 +106,7 @@ def test_no_history_where_one_is_needed(tmp_path: Path) -> None:
 
 def test_two_processes_make_and_write_it_at_once(tmp_path: Path) -> None:
     script = (
-        "import sys\nfrom pathlib import Path\nfrom rackproof.drift.history import *\n"
+        "import sys\nfrom pathlib import Path\nfrom rackproof.drift.history import *\nfrom rackproof.drift.records import *\n"
         "for number in range(25):\n"
         "    with History(Path(sys.argv[1])) as history:\n"
         "        history.record(Run('2026-01-01T00:00:00Z', 'accept', 0, sys.argv[2]),\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from rackproof.drift.history import Accepted, NodeRun, Run, Seen
+from rackproof.drift.records import Accepted, NodeRun, Run, Seen
 from rackproof.verdict.report.clean import NAME_CHARS, clean
 
 Runs = Sequence[tuple[Run, NodeRun]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -231,6 +232,7 @@ def history(node: str | None, since: str, as_json: bool, folder: Path) -> int:
     from rackproof.drift.history import History
     from rackproof.verdict.report.history import render_json, render_text
 
+    since = _time(since)
     with History(folder, create=False) as opened:
         known = opened.names()
         if node is None:
@@ -241,6 +243,18 @@ def history(node: str | None, since: str, as_json: bool, folder: Path) -> int:
         runs, accepted = opened.of_node(node, since), opened.accepted_of(node)
     output.say(render_json(node, runs, accepted) if as_json else render_text(node, runs, accepted))
     return 0
+
+
+def _time(text: str) -> str:
+    """A day or a time as the history writes it (UTC); a word that is none is refused, since it would match no run."""
+    if not text:
+        return ""
+    try:
+        said = datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError("--since", f"{text!r} is no day and no time", "2026-11-30 or 2026-11-30T02:30:00Z") from None
+    said = said if said.tzinfo else said.replace(tzinfo=UTC)
+    return said.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @drift.command(short_help="Forget old runs.")

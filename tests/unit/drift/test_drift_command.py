@@ -144,6 +144,11 @@ def test_history_lists_nodes_and_runs_and_names_what_it_does_not_know(
     data = json.loads(capsys.readouterr().out)
     assert [run["findings"][0]["kind"] for run in data["runs"]] == ["replaced"] and len(data["references"]) == 1
     assert (store.folder / data["runs"][0]["bundle"]).is_file()
+    for since, count in (("2099-01-01", 0), ("2020-01-01T00:00:00+02:00", 1)):
+        assert main(["drift", "history", "b1", "--json", "--since", since, "--store", str(store.folder)]) == 0
+        assert len(json.loads(capsys.readouterr().out)["runs"]) == count
+    assert main(["drift", "history", "b1", "--since", "yesterday", "--store", str(store.folder)]) == 3
+    assert "--since: 'yesterday' is no day" in capsys.readouterr().err
     assert main(["drift", "history", "b9", "--store", str(store.folder)]) == 3
     assert "b9: is not in the history" in capsys.readouterr().err
 

@@ -140,7 +140,9 @@ def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
         workers = [int(word) for word in process.stdout.readline().split()]
         process.kill()
     assert len(workers) >= 2
-    wait_until(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in workers), "workers outlive their parent")
+    wait_until(
+        lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in workers), "workers outlive their parent"
+    )
 
 
 def test_the_command_takes_many_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

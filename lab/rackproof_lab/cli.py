@@ -125,6 +125,9 @@ def faults_(lab: Lab) -> None:
     for fault in faults.everything():
         click.echo(f"{fault['id']}: {fault['title']}")
         for who, expected in fault["expect"].items():
+            if who == "drift":
+                click.echo(f"    drift: {', '.join(expected) or 'none'}")
+                continue
             for status, requirements in expected.items():
                 click.echo(f"    {who}: {status} {', '.join(requirements)}")
 

@@ -15,11 +15,13 @@ from rackproof import __version__
 from rackproof.commands.completion import completion
 from rackproof.commands.control import journal, unlock
 from rackproof.commands.deploy import deploy, plan
+from rackproof.commands.drift import drift
 from rackproof.commands.eligible import eligible
 from rackproof.commands.explain import explain
 from rackproof.commands.image import image
 from rackproof.commands.judge import judge
 from rackproof.commands.launch import launch
+from rackproof.commands.nightly import nightly
 from rackproof.commands.options import State, debug
 from rackproof.commands.output import say
 from rackproof.commands.parse import parse
@@ -54,8 +56,8 @@ def cli() -> None:
 
 
 for _command in (
-    verify, collect, judge, redact, eligible, probe, plan, deploy, journal, unlock, image, launch, triage, recipe, parse,
-    explain, completion,
+    verify, collect, judge, drift, nightly, redact, eligible, probe, plan, deploy, journal, unlock, image, launch, triage,
+    recipe, parse, explain, completion,
 ):  # fmt: skip
     cli.add_command(_command)
 

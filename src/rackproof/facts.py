@@ -271,7 +271,8 @@ class UnitFacts:
     name: str
     declared: tuple[str, ...]
     nodes: Mapping[str, Fact[NodeFacts]]  # Missing: declared, and not read (unreachable, or no evidence given)
-    others: Mapping[str, NodeFacts] = field(default_factory=dict)  # read in the same run: a node must not count twice
+    # What a node is known by (identities.py) -> nodes of the whole run that have it: none may count twice.
+    known_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,18 @@ from rackproof import hardware as hardware_profiles
 from rackproof import recipes
 from rackproof import site as sites
 from rackproof.baseline import Baseline, resolve
-from rackproof.detecting import detected
+from rackproof.detecting import detected as product_of
 from rackproof.errors import InputError
 from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.read import read_facts
-from rackproof.facts import Fact, Missing, NodeFacts, UnitFacts
+from rackproof.facts import Fact, Missing, NodeFacts
+from rackproof.gathering import Gathering
 from rackproof.inventory import load_targets, planned
-from rackproof.plan import Plan, PlannedNode, Unit
+from rackproof.plan import Plan, PlannedNode
 from rackproof.resolving import layout_wanted, unsupported
+from rackproof.site import Site
 from rackproof.verdict.catalogue import requirements
-from rackproof.verdict.evaluate import NodeResult, Result, combine, evaluate_unit, judge_node
+from rackproof.verdict.evaluate import NodeResult, Result, judge_node
 from rackproof.verdict.model import Outcome, Requirement, Severity, Stage, Status, Verdict
 
 # Not in the catalogue: it decides which baseline the catalogue is judged against.
@@ -38,15 +40,22 @@ HARDWARE = Requirement(
 
 def judge_all(plan: Plan, evidence: Mapping[str, Evidence]) -> Result:
     """Every node and every unit of a plan judged. A declared node without evidence is not passed over."""
-    facts = {node.name: facts_of(node, evidence.get(node.name)) for node in plan.nodes}
-    results: list[NodeResult] = []
-    for node in plan.nodes:
-        baseline = node.baseline or _detected(node, facts[node.name])
-        if isinstance(baseline, Missing):
-            results.append(_no_profile(node, facts[node.name], baseline.reason))
-        else:
-            results.append(judge_node(facts[node.name], baseline, node.unit))
-    return combine(results, _fleet(plan, facts, {result.node: result.baseline for result in results}))
+    gathering = Gathering(plan.units)
+    judged = [judge_one(node, evidence.get(node.name)) for node in plan.nodes]
+    for result, facts in judged:
+        gathering.learn(result.node, facts)
+    for result, facts in judged:
+        gathering.add(result, facts)
+    return gathering.result()
+
+
+def judge_one(node: PlannedNode, evidence: Evidence | None) -> tuple[NodeResult, NodeFacts]:
+    """One node judged against the baseline it was planned with, or that of the product it says it is."""
+    facts = facts_of(node, evidence)
+    baseline = node.baseline or detected(node, facts)
+    if isinstance(baseline, Missing):
+        return _no_profile(node, facts, baseline.reason), facts
+    return judge_node(facts, baseline, node.unit), facts
 
 
 def plan_for_evidence(
@@ -74,11 +83,11 @@ def facts_of(node: PlannedNode, evidence: Evidence | None) -> NodeFacts:
     return replace(read_facts(evidence), node=node.name)
 
 
-def _detected(node: PlannedNode, facts: NodeFacts) -> Fact[Baseline]:
+def detected(node: PlannedNode, facts: NodeFacts) -> Fact[Baseline]:
     """The baseline of the product that this node says it is; one product, whole and known, or none."""
     if isinstance(facts.evidence, Missing):
         return facts.evidence
-    found = detected(facts)
+    found = product_of(facts)
     if isinstance(found, Missing):
         return found
     cell = node.site.require("recipe")
@@ -86,7 +95,19 @@ def _detected(node: PlannedNode, facts: NodeFacts) -> Fact[Baseline]:
     refused = unsupported(recipe, hardware)
     if refused is None and not node.layout and node.site.get("layout") is None:
         refused = layout_wanted(recipe, hardware)
-    return Missing(refused) if refused else resolve(node.site, hardware_id=found, layout_id=node.layout)
+    return Missing(refused) if refused else baseline_of(node.site, found, node.layout)
+
+
+_baselines: dict[tuple[int, str, str | None], tuple[Site, Baseline]] = {}
+
+
+def baseline_of(site: Site, hardware: str, layout: str | None) -> Baseline:
+    """A product's baseline at a site, resolved once however many nodes there are. The site is kept with it, so that
+    its identity stays its own."""
+    key = (id(site), hardware, layout)
+    if key not in _baselines:
+        _baselines[key] = (site, resolve(site, hardware_id=hardware, layout_id=layout))
+    return _baselines[key][1]
 
 
 def _no_profile(node: PlannedNode, facts: NodeFacts, reason: str) -> NodeResult:
@@ -97,45 +118,3 @@ def _no_profile(node: PlannedNode, facts: NodeFacts, reason: str) -> NodeResult:
     sha256 = facts.evidence if isinstance(facts.evidence, str) else ""
     simulated = isinstance(facts.host.simulated, str)
     return NodeResult(node.name, "unknown", Verdict.UNDETERMINED, (outcome,), sha256, simulated, None, node.unit)
-
-
-def _fleet(
-    plan: Plan, facts: Mapping[str, NodeFacts], baselines: Mapping[str, Baseline | None]
-) -> list[Outcome]:
-    outcomes: list[Outcome] = []
-    for unit in plan.units or _undeclared_units(plan, baselines):
-        baseline = next((baselines[name] for name in unit.nodes if baselines.get(name)), None)
-        if baseline is None:
-            continue  # each of its nodes is already undetermined for want of a profile
-        nodes: dict[str, Fact[NodeFacts]] = {}
-        for name in unit.nodes:
-            read = facts[name]
-            nodes[name] = read if not isinstance(read.evidence, Missing) else Missing(read.evidence.reason)
-        others = {name: read for name, read in facts.items() if name not in nodes}
-        outcomes += evaluate_unit(UnitFacts(unit.name, unit.nodes, nodes, others), baseline)
-    if not plan.units and not outcomes:
-        outcomes += _no_unit(plan, baselines)
-    return outcomes
-
-
-def _undeclared_units(plan: Plan, baselines: Mapping[str, Baseline | None]) -> list[Unit]:
-    """Units where nobody declared any: each node alone if the layout takes one, all together if they are as many."""
-    known = [baseline for baseline in baselines.values() if baseline is not None]
-    names = tuple(node.name for node in plan.nodes)
-    sizes = {baseline.layout.nodes for baseline in known}
-    if sizes == {1}:
-        return [Unit(name, (name,)) for name in names if baselines[name]]
-    if sizes == {len(names)}:
-        return [Unit("the nodes given", names)]
-    return []
-
-
-def _no_unit(plan: Plan, baselines: Mapping[str, Baseline | None]) -> list[Outcome]:
-    """Nodes that only serve together, and nobody said which: that they work together is not proven."""
-    wanted = {baseline.layout.id: baseline.layout.nodes for baseline in baselines.values() if baseline is not None}
-    if not wanted:
-        return []
-    needs = " and ".join(f"layout {layout} takes {size} nodes together" for layout, size in sorted(wanted.items()))
-    reason = f"{needs}; {len(plan.nodes)} were given and no deployment unit is declared"
-    members = requirements()["fleet.members"]
-    return [Outcome(members, Status.UNKNOWN, reason=reason, unit="undeclared", nodes=tuple(n.name for n in plan.nodes))]

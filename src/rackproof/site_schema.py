@@ -25,6 +25,13 @@ _FOLDER = {
 _PORT = {"type": "integer", "minimum": 1, "maximum": 65535, "description": "a port, 1 to 65535"}
 _COUNT = {"type": "integer", "minimum": 1}
 _AMOUNT = {"type": "number", "exclusiveMinimum": 0}
+_EVENTS = {"type": "number", "minimum": 0, "description": "a number of events, 0 or more"}
+_USER = {
+    "type": "string",
+    "pattern": r"^[a-z_][a-z0-9_-]{0,31}\Z",
+    "not": {"const": "root"},
+    "description": "a user other than root: lower-case letters, digits, _ and -",
+}
 _ADDRESS = {
     "type": "string",
     "pattern": r"^[A-Za-z0-9]([A-Za-z0-9.:%_-]*[A-Za-z0-9])?\Z",
@@ -161,6 +168,30 @@ SCHEMA: dict[str, Any] = _group(
     ),
     disrupt=_group(gpu_processes=_FLAG),
     rolling=_group(units={"type": "integer", "minimum": 1}, settle_s={"type": "integer", "minimum": 0}),
+    drift=_group(  # how much counters may grow; what is shipped, with reasons: drift/policy.yaml
+        **{
+            name: _group(grow=_EVENTS, per_day=_EVENTS)
+            for name in (
+                "ecc_uncorrectable", "ecc_correctable", "rows_remapped", "pages_retired", "nvlink_errors", "rdma_errors",
+                "carrier_changes", "aer_uncorrectable", "aer_correctable", "service_restarts",
+            )
+        }
+    ),
+    nightly=_group(  # the run on the control host: rackproof nightly, deploys/nightly.py
+        user=_USER,
+        venv=_FOLDER,  # the virtual environment there that has rackproof
+        project=_FOLDER,  # the folder there with inventories/ and group_vars/
+        inventory=_LINE,  # below project
+        store=_FOLDER,  # history, evidence and reports
+        at=_LINE,  # systemd.time(7), OnCalendar
+        jitter_s={"type": "integer", "minimum": 0},
+        deadline_s={"type": "integer", "minimum": 60},
+        keep_days={"type": "integer", "minimum": 1},
+        keep_runs={"type": "integer", "minimum": 1},
+        fail_on=_LINE,
+        on_change={"type": "array", "items": _LINE, "minItems": 1},  # a program and its arguments; no shell
+        on_change_timeout_s={"type": "integer", "minimum": 1},
+    ),
     simulation=_group(
         architecture={"enum": ["x86_64", "aarch64"]},
         operating_systems={"type": "array", "items": {"type": "string"}},

@@ -19,7 +19,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
-LAB_ID = os.environ.get("RACKPROOF_TEST_LAB_ID", "test")
+LAB_ID = os.environ.get("RACKPROOF_TEST_LAB_ID", "test")  # another one, to run beside somebody else's tests
 LONG_S = 900  # far above anything measured: a limit for a hang, not for speed
 
 NODES = ("tray01", "tray02", "tray03", "tray04")

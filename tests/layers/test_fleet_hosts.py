@@ -10,6 +10,7 @@ import pytest
 
 from rackproof.facts import Missing, NodeFacts, UnitFacts
 from rackproof.facts_rdma import Gid
+from rackproof.identities import identities
 from rackproof.verdict.model import Status
 
 from .cases import Cases, Red, outcome, verify
@@ -51,7 +52,7 @@ def unreadable(change: Change, nodes: tuple[NodeFacts, ...] = TRAYS) -> list[Uni
 
 def twice(change: Change) -> UnitFacts:
     """A unit of one node, and a node of another unit that has something of it."""
-    return replace(unit_of(HGX[0]), others={"b300-02": change(HGX[1])})
+    return replace(unit_of(HGX[0]), known_by=dict.fromkeys(identities(change(HGX[1])), ("b300-02",)))
 
 
 def same_table(change: Change, says: str, gone: Change, not_applicable: Any = None, *more: UnitFacts) -> Cases:
@@ -87,7 +88,7 @@ def clone(facts: NodeFacts) -> NodeFacts:
 
 TABLE = {
     "fleet.distinct_hosts": Cases(
-        green=[UNIT, twice(lambda facts: facts), (replace(unit_of(HGX[0]), others={"b300-02": nothing(HGX[1])}), ONE_NODE)],
+        green=[UNIT, twice(lambda facts: facts), (twice(nothing), ONE_NODE)],
         red=[
             Red(second(lambda facts: host(facts, hostname="tray01")), "tray01, host name: tray01, as tray02"),
             Red(second(lambda facts: host(facts, boot_id="boot-of-tray01")), "tray02, boot id: boot-of-tray01, as tray01"),
@@ -240,7 +241,7 @@ def test_requirement(requirement: str) -> None:
 
 
 def test_a_node_of_another_unit_that_was_not_read_accuses_nobody() -> None:
-    unit = replace(unit_of(HGX[0]), others={"b300-02": nothing(HGX[1])})
+    unit = twice(nothing)
     assert outcome("fleet.distinct_gpus", unit, ONE_NODE).status is Status.PASS
 
 

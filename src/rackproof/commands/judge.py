@@ -16,14 +16,21 @@ from rackproof.errors import InputError
 if TYPE_CHECKING:
     from rackproof.evidence.bundle import Refuse
     from rackproof.evidence.evidence import Evidence
+    from rackproof.verdict.evaluate import Result
+    from rackproof.verdict.report.html.page import Look
 
 
 @click.command(short_help="Judge evidence that is already there.")
 @click.argument("sources", metavar="EVIDENCE...", nargs=-1, required=True)
 @click.option("--inventory", metavar="FILE", help="Which nodes there should be, and which serve together.")
 @click.option("--nonce", metavar="TEXT", help="The nonce the probe was made with: other evidence is refused.")
-@click.option("--allowed-signers", "signers", metavar="FILE", type=PATH,
-              help="Believe only bundles signed by one of these (ssh-keygen(1)). Needs --nonce.")
+@click.option(
+    "--allowed-signers",
+    "signers",
+    metavar="FILE",
+    type=PATH,
+    help="Believe only bundles signed by one of these (ssh-keygen(1)). Needs --nonce.",
+)
 @inputs
 @outputs
 @debug
@@ -51,6 +58,10 @@ def judge(
             "or an older bundle would pass for an answer"
         )
     output.check(wanted)
+    if _many(sources):
+        result, look = _judge_files(sources, inventory, nonce, signers, chosen, wanted.quiet)
+        output.emit(result, wanted, look)
+        return result.verdict.exit_code
     evidence = by_node(sources, nonce, signers)
     plan = plan_for_evidence(
         list(evidence.values()),
@@ -64,6 +75,49 @@ def judge(
     return result.verdict.exit_code
 
 
+MANY = 32  # files; below, starting further processes costs more than it saves
+
+
+def _many(sources: tuple[str, ...]) -> bool:
+    """Whether to read them one after the other in several processes, never all at once."""
+    count = 0
+    for source in sources:
+        path = Path(source)
+        count += sum(1 for _ in path.iterdir()) if path.is_dir() else 1
+    return count >= MANY and "-" not in sources
+
+
+def _judge_files(
+    sources: tuple[str, ...],
+    inventory: str | None,
+    nonce: str | None,
+    signers: Path | None,
+    chosen: Inputs,
+    quiet: bool,
+) -> tuple[Result, Look]:
+    """The result, and how to read the evidence of a node once more: it is not held."""
+    from rackproof.commands.progress import counting
+    from rackproof.evidence.bundle import bundle_paths, read_bundle
+    from rackproof.inventory import load_targets
+    from rackproof.judging_files import Asked, judge_files
+    from rackproof.nodesets import expand
+
+    paths = [path for source in sources for path in bundle_paths(Path(source))]
+    plan = load_targets([inventory]) if inventory else None
+    if plan is not None and chosen.limit:
+        plan = plan.limited(expand(chosen.limit, "--limit"))
+    only = None if plan is not None or chosen.limit is None else frozenset(expand(chosen.limit, "--limit"))
+    asked = Asked(plan, chosen.hardware, chosen.layout, chosen.site, nonce, signers, only)
+    where: dict[str, Path] = {}
+    with counting(len(paths), "judging", quiet=quiet) as tell:
+        result = judge_files(paths, asked, tell, where=where)
+
+    def look(node: str) -> Evidence | None:
+        return read_bundle(where[node])[0] if node in where else None
+
+    return result, look
+
+
 def by_node(sources: tuple[str, ...], nonce: str | None, signers: Path | None = None) -> dict[str, Evidence]:
     """Evidence by node; two answers of one node are refused, since choosing one would be choosing a verdict."""
     found: dict[str, Evidence] = {}
@@ -73,7 +127,7 @@ def by_node(sources: tuple[str, ...], nonce: str | None, signers: Path | None = 
             if item.node in found:
                 where = f"{origin[item.node]} and {source}" if origin[item.node] != source else source
                 raise InputError(where, f"two pieces of evidence are of node {item.node!r}", "one for each node")
-            found[item.node], origin[item.node] = _asked(item, nonce), source
+            found[item.node], origin[item.node] = item.answering(nonce), source
     return found
 
 
@@ -86,10 +140,3 @@ def _read(source: str, signers: Path | None) -> list[Evidence]:
     if source != "-":
         return read_bundle(Path(source), refuse)
     return [parse_stream(sys.stdin.buffer.read(MAX_BYTES + 1)).refused(refuse(None, None))]
-
-
-def _asked(evidence: Evidence, nonce: str | None) -> Evidence:
-    """Evidence that answers somebody else's question, or an older one, proves nothing."""
-    if nonce is None or evidence.nonce == nonce:
-        return evidence
-    return evidence.refused(f"the evidence carries nonce {evidence.nonce}, asked was {nonce}")

@@ -80,6 +80,30 @@ def progress(nodes: Sequence[str], *, quiet: bool = False, verbose: bool = False
 
 
 @contextlib.contextmanager
+def counting(total: int, what: str, *, quiet: bool = False) -> Iterator[Callable[[], None]]:
+    """A function to call once for each of many things: a bar on a terminal, else a line at each tenth."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    console = Console(stderr=True, highlight=False)
+    if quiet or not console.is_terminal:
+        done = 0
+
+        def tell_tenths() -> None:
+            nonlocal done
+            done += 1
+            if not quiet and done * 10 // total > (done - 1) * 10 // total:
+                say(f"{what}: {done} of {total}\n", sys.stderr)
+
+        yield tell_tenths
+        return
+    columns = (TextColumn(what, markup=False), BarColumn(20), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True) as shown:
+        task = shown.add_task("", total=total)
+        yield lambda: shown.advance(task)
+
+
+@contextlib.contextmanager
 def _bar(tally: Tally, verbose: bool) -> Iterator[Callable[[Event], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn

@@ -129,12 +129,9 @@ def packages(script: str, step: Step, run: Run, watch: Watch) -> Generator[Strin
     yield StringCommand(onhost.step(run, step.layer, step.name, f"{APT}{script}", watch, idle=step.idle))
 
 
-@operation(is_idempotent=False)
-def files(
-    wanted: Sequence[File], step: Step, run: Run, watch: Watch, then: str = "", first: str = ""
-) -> Generator[StringCommand, None, None]:
-    """Write files, each whole and in one step, then run a script that makes them take effect."""
-    writes = "".join(
+def writing(wanted: Sequence[File]) -> str:
+    """A script that writes files, each whole and in one step."""
+    return "".join(
         f"p={shlex.quote(file.path)}\n"
         'mkdir -p "$(dirname "$p")"\n'
         't=$(mktemp "$p.XXXXXX")\n'
@@ -142,7 +139,20 @@ def files(
         'mv -f "$t" "$p"\n'
         for file in wanted
     )
-    yield StringCommand(onhost.step(run, step.layer, step.name, "\n".join(filter(None, (first, writes, then))), watch))
+
+
+@operation(is_idempotent=False)
+def files(
+    wanted: Sequence[File], step: Step, run: Run, watch: Watch, then: str = "", first: str = ""
+) -> Generator[StringCommand, None, None]:
+    """Write files, each whole and in one step, then run a script that makes them take effect."""
+    yield StringCommand(onhost.step(run, step.layer, step.name, "\n".join(filter(None, (first, writing(wanted), then))), watch))
+
+
+@operation(is_idempotent=False)
+def plain(script: str) -> Generator[StringCommand, None, None]:
+    """Run a script on a host that is none of the nodes: without their lock and journal."""
+    yield StringCommand(f"set -eu\n{script}")
 
 
 @operation(is_idempotent=False)

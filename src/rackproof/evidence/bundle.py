@@ -80,14 +80,28 @@ def read_bundle(path: Path, refuse: Refuse = lambda manifest, signature: None) -
         raise InputError(str(path), f"cannot be read: {error}") from None
 
 
+def bundle_paths(path: Path) -> list[Path]:
+    """What `read_bundle` would read one piece of evidence from, each: the path itself, or what a folder of bundles holds."""
+    try:
+        return _paths(path)
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error}") from None
+
+
+def _paths(path: Path) -> list[Path]:
+    if not path.is_dir() or (path / MANIFEST).is_file():
+        return [path]
+    found = [item for item in sorted(path.iterdir()) if item.is_file() or _folder(item)]  # none is passed over
+    if not found:
+        raise InputError(str(path), "holds no evidence", f"a bundle with {MANIFEST}, or a folder of bundles")
+    return [one for item in found for one in _paths(item)]
+
+
 def _read(path: Path, refuse: Refuse) -> list[Evidence]:
     if path.is_dir():
         if (path / MANIFEST).is_file():
             return [_believed(_directory(path), str(path), refuse)]
-        found = [item for item in sorted(path.iterdir()) if item.is_file() or _folder(item)]  # none is passed over
-        if not found:
-            raise InputError(str(path), "holds no evidence", f"a bundle with {MANIFEST}, or a folder of bundles")
-        return [evidence for item in found for evidence in _read(item, refuse)]
+        return [evidence for item in _paths(path) for evidence in _read(item, refuse)]
     if not path.is_file():
         raise InputError(str(path), "there is no such file", "a bundle, a folder of bundles, or probe output")
     if path.stat().st_size > MAX_BYTES:

@@ -44,6 +44,12 @@ class Evidence:
         """The same node's evidence proving nothing, for this reason; unchanged where there is none."""
         return self if reason is None else replace(self, sections={}, problem=reason)
 
+    def answering(self, nonce: str | None) -> Evidence:
+        """Evidence that answers somebody else's question, or an older one, proves nothing. None: nobody asked."""
+        if nonce is None or self.nonce == nonce:
+            return self
+        return self.refused(f"the evidence carries nonce {self.nonce}, asked was {nonce}")
+
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C while nodes were read. `evidence` holds every node by name; those not read yet carry the reason."""

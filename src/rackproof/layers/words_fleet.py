@@ -9,22 +9,23 @@ from typing import Any
 
 from rackproof.baseline import Baseline
 from rackproof.facts import Fact, Missing, NodeFacts, UnitFacts, gpus, known
+from rackproof.identities import FILLERS, named
 from rackproof.layers.readings import Reading, of, seen
 from rackproof.layers.words_rdma import ETHERNET, fabric, gigabits, model, mtu_of, port_name, ports, routable_gids
 from rackproof.layers.words_system import dmi, interface_of, routable, system
 
-# What firmware prints where a maker filled nothing in; many machines share it.
-_FILLERS = ("", "none", "not specified", "default string", "to be filled by o.e.m.", "system serial number", "0", "n/a")
-
-
 # --- no node counts twice ---
 
 
-def duplicates(unit: UnitFacts, read: Callable[[NodeFacts], Fact[Any]]) -> dict[str, Fact[Reading]]:
+def duplicates(unit: UnitFacts, kind: str, read: Callable[[NodeFacts], Fact[Any]]) -> dict[str, Fact[Reading]]:
     """For each declared node: whether no other node of the run has the same value, or any of the same values."""
     absent = Missing("no evidence of this node was given")
-    values = {name: _values(of(facts, read)) for name, facts in {**unit.others, **unit.nodes}.items()}
-    return {name: _alone(name, values.get(name, absent), values) for name in unit.declared}
+    values = {name: _values(of(unit.nodes.get(name, absent), read)) for name in unit.declared}
+    owners: dict[str, list[str]] = {}
+    for name, own in values.items():
+        for value in () if isinstance(own, Missing) else own:
+            owners.setdefault(value, [*unit.known_by.get(named(kind, value), ())]).append(name)
+    return {name: _alone(name, own, owners) for name, own in values.items()}
 
 
 def _values(fact: Fact[Any]) -> Fact[frozenset[str]]:
@@ -32,17 +33,15 @@ def _values(fact: Fact[Any]) -> Fact[frozenset[str]]:
     return of(fact, lambda found: frozenset({found} if isinstance(found, str) else found) - {""} or nothing)
 
 
-def _alone(name: str, own: Fact[frozenset[str]], values: Mapping[str, Fact[frozenset[str]]]) -> Fact[Reading]:
-    shared = of(own, lambda mine: (_shared(mine, name, values),))
+def _alone(name: str, own: Fact[frozenset[str]], owners: Mapping[str, Sequence[str]]) -> Fact[Reading]:
+    shared = of(own, lambda mine: (_shared(mine, name, owners),))
     return seen(shared, lambda found: not found[0], lambda found: found[0] or "its own")
 
 
-def _shared(own: frozenset[str], name: str, values: Mapping[str, Fact[frozenset[str]]]) -> str:
+def _shared(own: frozenset[str], name: str, owners: Mapping[str, Sequence[str]]) -> str:
     """What another node has too, and which: "x, as tray02". "" where nobody else has any of it."""
-    for other, theirs in values.items():
-        if other != name and not isinstance(theirs, Missing) and own & theirs:
-            return f"{min(own & theirs)}, as {other}"
-    return ""
+    others = {value: [other for other in owners[value] if other != name] for value in sorted(own)}
+    return next((f"{value}, as {names[0]}" for value, names in others.items() if names), "")
 
 
 def gpu_identities(facts: NodeFacts) -> Fact[tuple[str, ...]]:
@@ -53,7 +52,7 @@ def gpu_identities(facts: NodeFacts) -> Fact[tuple[str, ...]]:
 def machine_serials(facts: NodeFacts) -> Fact[str]:
     serial = dmi(facts, "product_serial")
     filler = Missing("the firmware has no serial number")
-    return of(serial, lambda found: filler if found.strip().lower() in _FILLERS else found)
+    return of(serial, lambda found: filler if found.strip().lower() in FILLERS else found)
 
 
 def addresses_of(facts: NodeFacts, baseline: Baseline) -> Fact[tuple[str, ...]]:

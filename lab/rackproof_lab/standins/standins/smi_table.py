@@ -50,15 +50,17 @@ def nvlink(args: list[str], gpus: list[truth.Json], driver: str) -> int:
         return 2
     node = truth.node()
     down = {tuple(pair) for pair in truth.faults().get("nvlinks_down", [])}
+    rates = truth.faults().get("nvlinks_rate", {})
     for gpu in gpus:
         known = model.values(gpu, driver)
         print(_head(known))
         if known["mig_current"] == "Enabled":
             print("Nvlink queries are not supported for Devices in MIG mode")
             continue
+        rate = rates.get(str(gpu["index"]), node["nvlink"]["speed"])
         for number in range(node["nvlink"]["links"]):
             off = (gpu["index"], number) in down
-            print(f"\t Link {number}: " + ("<inactive>" if off else f"{node['nvlink']['speed']} GB/s"))
+            print(f"\t Link {number}: " + ("<inactive>" if off else f"{rate} GB/s"))
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rackproof.baseline import Baseline
 from rackproof.facts import UnitFacts
+from rackproof.identities import ADDRESS, BOOT, GID, GPU, HOST_NAME, SERIAL
 from rackproof.layers.readings import all_of, of, same
 from rackproof.layers.words import gib, of_each_node
 from rackproof.layers.words_fleet import (
@@ -35,30 +36,30 @@ ONE_OF_ITS_OWN = "of no other node in this run"
 
 @check("fleet.distinct_hosts")
 def distinct_hosts(unit: UnitFacts, baseline: Baseline) -> Judgement:
-    names = duplicates(unit, lambda facts: facts.host.hostname)
-    boots = duplicates(unit, lambda facts: facts.host.boot_id)
+    names = duplicates(unit, HOST_NAME, lambda facts: facts.host.hostname)
+    boots = duplicates(unit, BOOT, lambda facts: facts.host.boot_id)
     named = {f"{node}, host name": reading for node, reading in names.items()}
     return all_of(ONE_OF_ITS_OWN, {**named, **{f"{node}, boot id": reading for node, reading in boots.items()}})
 
 
 @check("fleet.distinct_addresses")
 def distinct_addresses(unit: UnitFacts, baseline: Baseline) -> Judgement:
-    return all_of(ONE_OF_ITS_OWN, duplicates(unit, lambda facts: addresses_of(facts, baseline)))
+    return all_of(ONE_OF_ITS_OWN, duplicates(unit, ADDRESS, lambda facts: addresses_of(facts, baseline)))
 
 
 @check("fleet.distinct_gpus")
 def distinct_gpus(unit: UnitFacts, baseline: Baseline) -> Judgement:
-    return all_of(ONE_OF_ITS_OWN, duplicates(unit, gpu_identities))
+    return all_of(ONE_OF_ITS_OWN, duplicates(unit, GPU, gpu_identities))
 
 
 @check("fleet.distinct_machines")
 def distinct_machines(unit: UnitFacts, baseline: Baseline) -> Judgement:
-    return all_of(ONE_OF_ITS_OWN, duplicates(unit, machine_serials))
+    return all_of(ONE_OF_ITS_OWN, duplicates(unit, SERIAL, machine_serials))
 
 
 @check("fleet.distinct_gids")
 def distinct_gids(unit: UnitFacts, baseline: Baseline) -> Judgement:
-    return all_of(ONE_OF_ITS_OWN, duplicates(unit, lambda facts: gid_addresses(facts, baseline)))
+    return all_of(ONE_OF_ITS_OWN, duplicates(unit, GID, lambda facts: gid_addresses(facts, baseline)))
 
 
 @check("fleet.gid_family")

@@ -73,7 +73,7 @@ def render(result: Result, look: Look) -> str:
         identity=words.identity(result),
         simulated=words.SIMULATED if result.simulated else "",
         counts=words.count_words(result),
-        read=_when(look(node.node) for node in result.nodes),
+        read=_when(look(node.node) for node in result.nodes[:SHEETS]),
         racks=_racks(result),
         findings=_shown(result, look),
         heads=[HEADS.get(layer, layer) for layer in NODE_LAYERS],
@@ -107,7 +107,7 @@ def _asset(name: str) -> str:
 
 
 def _when(evidence: Iterable[Evidence | None]) -> str:
-    """When the nodes were read, by their own clocks."""
+    """When the nodes were read, by their own clocks; of the first few thousand, since each may be a file to open."""
     times = sorted(item.started for item in evidence if item is not None and item.started)
     if not times:
         return "no node was read"

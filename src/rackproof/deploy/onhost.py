@@ -118,7 +118,7 @@ def _look(watch: Watch) -> str:
         lines.append("  dpkg-query -W -f '${Package} ${Version} ${db:Status-Status}\\n' 2>/dev/null || :")
     for path in watch.files:
         name = shlex.quote(path)
-        lines.append(f"  echo {name} \"$(sha256sum <{name} 2>/dev/null | cut -d ' ' -f 1 | grep . || echo absent)\"")
+        lines.append(f"  echo {name} \"$({{ sha256sum <{name}; }} 2>/dev/null | cut -d ' ' -f 1 | grep . || echo absent)\"")
     for unit in watch.units:
         states = f"$(systemctl is-active {unit} 2>/dev/null) $(systemctl is-enabled {unit} 2>/dev/null)"
         since = f"$(systemctl show -p ActiveEnterTimestampMonotonic {unit} 2>/dev/null | cut -d = -f 2)"

@@ -121,7 +121,9 @@ def _assert_stopped(rack: Rack, node: str, fault: Fault, log: str) -> None:
     said = "\n".join(line for line in _plain(log).splitlines() if f"[{node}]" in line)
     for words in fault.says:
         assert words in said, f"{node}: {words!r} was not said:\n{said[-3000:]}"
-    steps = [part.partition("\n")[0] for part in _plain(log).split("--> Starting operation: ") if f"[{node}] Error" in part]
+    steps = [
+        part.partition("\n")[0] for part in _plain(log).split("--> Starting operation: ") if f"[{node}] Error" in part
+    ]
     assert len(steps) == 1 and steps[0].startswith(fault.step), f"{node}: it failed at {steps}"
     assert fault.driver in rack.ssh(node, "cat /proc/driver/nvidia/version")
     assert rack.run("rackproof-lab", "ssh", node, "test -e /var/lib/rackproof/lock").returncode != 0, "still locked"
@@ -140,7 +142,11 @@ def test_a_repository_that_fails_in_any_way_is_refused_and_the_next_deploy_finis
         (_web({"/compute": 503}), _web({}), ("Failed to fetch", "NVIDIA repository key")),
         (_web(dict.fromkeys(signed, 503)), _web({}), ("Failed to fetch", USABLE)),
         (_sign_by_a_stranger, _sign_again, ("is not signed", USABLE)),
-        (_web(dict.fromkeys([f"{_PATH}/nvidia-dkms", f"{_PATH}/./nvidia-dkms"], "cut")), _web({}), ("Failed to fetch", USABLE)),
+        (
+            _web(dict.fromkeys([f"{_PATH}/nvidia-dkms", f"{_PATH}/./nvidia-dkms"], "cut")),
+            _web({}),
+            ("Failed to fetch", USABLE),
+        ),
     ):
         try:
             apply(half_leased)
@@ -191,4 +197,3 @@ def _other_site(folder: Path, inventory: tuple[str, str] = ("", "")) -> Path:
     path = folder / "inventories" / "lab.py"
     path.write_text(path.read_text().replace(*inventory))
     return folder
-

@@ -21,7 +21,7 @@ def look(folder: Path, kernels: dict[str, str | None], images: tuple[str, ...]) 
     for image in images:
         (folder / "boot" / f"vmlinuz-{image}").touch()
     cases = "".join(f"{kernel}) echo {version} ;; " for kernel, version in kernels.items() if version)
-    (programs / "modinfo").write_text(f'#!/bin/sh\ncase $2 in {cases}*) exit 1 ;; esac\n')
+    (programs / "modinfo").write_text(f"#!/bin/sh\ncase $2 in {cases}*) exit 1 ;; esac\n")
     (programs / "dkms").write_text("#!/bin/sh\necho 'nvidia/580.126.20, 6.8.0-10, x86_64: installed'\n")
     for program in programs.iterdir():
         program.chmod(0o755)
@@ -40,7 +40,9 @@ def test_a_newest_kernel_with_the_module_is_booted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [None, "575.57.08"])
-def test_a_newest_kernel_without_it_is_not_booted_and_named_with_what_to_do(tmp_path: Path, version: str | None) -> None:
+def test_a_newest_kernel_without_it_is_not_booted_and_named_with_what_to_do(
+    tmp_path: Path, version: str | None
+) -> None:
     done = look(tmp_path, {"6.8.0-9": "580.126.20", "6.8.0-10": version}, ("6.8.0-9", "6.8.0-10"))
     assert done.returncode == 1 and "goes on" not in done.stdout
     assert f"kernel 6.8.0-10 boots next, and its nvidia module is {version or 'none'}, wanted 580.126.20" in done.stderr

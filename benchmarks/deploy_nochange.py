@@ -92,7 +92,10 @@ def tasks(of: Plan) -> list[dict[str, Any]]:
         {"ansible.builtin.copy": {"dest": file.path, "content": file.content, "mode": "0" + file.mode}}
         for file in managed_files(baseline)
     ]
-    found += [_installed(driver, str(baseline.driver.version)), _installed(toolkit, str(baseline.runtime.toolkit_version))]
+    found += [
+        _installed(driver, str(baseline.driver.version)),
+        _installed(toolkit, str(baseline.runtime.toolkit_version)),
+    ]
     found += [
         {"ansible.builtin.systemd_service": {"name": unit, "enabled": True, "state": "started"}}
         for unit in ("nvidia-persistenced", "nvidia-imex", "docker")
@@ -138,7 +141,11 @@ def play(ansible: Path, folder: Path) -> None:
     }  # fmt: skip
     command = ["nsenter", f"--net=/run/netns/{described['netns']}", str(ansible), "-i", str(folder / "hosts.ini")]
     done = subprocess.run(
-        [*command, str(folder / "play.json")], env={**os.environ, **settings}, capture_output=True, text=True, check=False
+        [*command, str(folder / "play.json")],
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     quiet = done.stdout.count("changed=0    unreachable=0    failed=0")
     assert done.returncode == 0 and quiet == NODES, done.stdout[-3000:] + done.stderr[-500:]

@@ -91,13 +91,16 @@ def test_a_plan_says_what_would_change_and_changes_nothing(rack: Rack) -> None:
     found = {node["node"]: node for node in json.loads(done.stdout)["nodes"]}
     assert [node for node in NODES if found[node]["steps"]] == [TRAY]
     steps = found[TRAY]["steps"]
-    assert [step["name"] for step in steps if step["disrupts"]] == ["Install nvidia-imex 580.126.20", "Start nvidia-imex"]
+    assert [step["name"] for step in steps if step["disrupts"]] == [
+        "Install nvidia-imex 580.126.20",
+        "Start nvidia-imex",
+    ]
     assert "Keep automatic upgrades off the GPU stack" in [step["name"] for step in steps]
     assert "tray[01,03-04] (3 nodes)\n  in place" in done.stderr
     assert "Start nvidia-imex [needs idle GPUs]" in done.stderr
     assert journal(rack, TRAY) == before and not exists(rack, TRAY, UPGRADES)
     assert rack.run("rackproof", "deploy", "--yes", "inventories/lab.py").returncode == 0
-    done_steps = [line["step"] for line in journal(rack, TRAY)[len(before):] if line["event"] == "end"]
+    done_steps = [line["step"] for line in journal(rack, TRAY)[len(before) :] if line["event"] == "end"]
     assert done_steps == [step["name"] for step in steps], "the plan named what the deploy then did"
 
 
@@ -122,7 +125,7 @@ def test_a_job_that_came_after_the_reading_stops_the_step_that_would_break_it(ra
     hold = "import time; f = open('/dev/nvidia9'); time.sleep(3600)"
     with _held(rack, "/var/lib/dpkg/lock-frontend"), _deploying(rack, "Install nvidia-imex") as deploy:
         # That step is already past its look; the next one that disturbs somebody is the start of the daemon.
-        rack.ssh(TRAY, f"systemd-run -q --unit=job python3 -c \"{hold}\"; systemctl stop holder")
+        rack.ssh(TRAY, f'systemd-run -q --unit=job python3 -c "{hold}"; systemctl stop holder')
         code, log = _end(deploy)
     assert code == 1 and "its GPUs came into use after it was read, by python3" in log, log[-3000:]
     assert "Starting operation: Start nvidia-imex" in log and "Verify by" not in log
@@ -179,7 +182,9 @@ def test_a_deploy_that_is_ended_gives_its_locks_back(rack: Rack) -> None:
 def test_a_lock_of_a_run_that_was_killed_is_taken_over_from_the_same_machine_only(rack: Rack) -> None:
     spoil(rack, TRAY)
     dead = subprocess.Popen(["sleep", "60"])
-    identity = rack.run("python", "-c", f"from rackproof.deploy.holder import process_identity as p; print(p({dead.pid}))").stdout.strip()
+    identity = rack.run(
+        "python", "-c", f"from rackproof.deploy.holder import process_identity as p; print(p({dead.pid}))"
+    ).stdout.strip()
     record = json.dumps({"run": "dead", "operator": "eve@elsewhere", "pid": 1, "process": "another-boot pid:[1] 1 1"})
     rack.ssh(TRAY, f"mkdir -p /var/lib/rackproof; echo '{record}' >{LOCK}")
     code, _, log = rack.deploy("--limit", TRAY)
@@ -209,7 +214,9 @@ def test_units_follow_one_another_and_each_is_journalled(whole_rack: Rack) -> No
     assert done.returncode == 0, done.stderr + done.stdout
     assert "[1/2] lab-u01 (tray[01-02])" in done.stderr and "[2/2] lab-u02 (tray[03-04])" in done.stderr
     assert done.stdout.index("accepted: tray[01-02]") < done.stdout.index("accepted: tray[03-04]")
-    end = next(line for line in reversed(journal(whole_rack, "tray03")) if line["layer"] == "host" and line["event"] == "end")
+    end = next(
+        line for line in reversed(journal(whole_rack, "tray03")) if line["layer"] == "host" and line["event"] == "end"
+    )
     assert end["before"] == {UPGRADES: "absent"} and len(end["after"][UPGRADES]) == 64
 
 
@@ -280,7 +287,9 @@ def test_a_reboot_through_a_bastion(rack: Rack, tmp_path: Path) -> None:
     rack.lab("exec", "ssh", "-F", described["ssh"]["config"], TRAY, "(sleep 1; systemctl reboot) >/dev/null 2>&1 &")
     _wait_for(rack, "grep -q 'CreateImexChannel0: 0' /proc/driver/nvidia/params")
     # From now on only the bastion may come in.
-    rack.ssh(TRAY, f"echo 'AllowUsers root@{address['tray01']}' >/etc/ssh/sshd_config.d/only.conf && systemctl reload ssh")
+    rack.ssh(
+        TRAY, f"echo 'AllowUsers root@{address['tray01']}' >/etc/ssh/sshd_config.d/only.conf && systemctl reload ssh"
+    )
     _wait_for(rack, "true", fails=True)
     done = rack.run("pyinfra", "-y", "--limit", TRAY, str(inventory), "deploys/k3.py")
     assert done.returncode == 0, done.stderr[-3000:]
@@ -328,7 +337,7 @@ def _end(process: subprocess.Popen[str]) -> tuple[int, str]:
 def _held(rack: Rack, lock: str) -> Iterator[None]:
     """A lock of the package manager in another process's hands: a step that installs packages waits for it."""
     holder = "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); time.sleep(3600)"
-    rack.ssh(TRAY, f"systemd-run -q --unit=holder python3 -c \"{holder}\" {lock}")
+    rack.ssh(TRAY, f'systemd-run -q --unit=holder python3 -c "{holder}" {lock}')
     try:
         yield
     finally:

@@ -67,7 +67,6 @@ def _sign_again(rack: Rack) -> None:
             (folder / f".kept-{name}").replace(folder / name)
 
 
-_NEXT = "9.9.9-next"
 NODES_AT_ONCE = {
     "tray01": Fault(  # no room where packages are kept
         "mount -t tmpfs -o size=16k tmpfs /var/cache/apt/archives && mkdir -p /var/cache/apt/archives/partial",
@@ -84,15 +83,7 @@ NODES_AT_ONCE = {
         ("this host is not whole: half installed are", "nvidia-dkms-580-open", "driver 575.57.08 is loaded",
          "the next deploy goes on from here"),
     ),
-    "tray04": Fault(  # it builds, but not for the kernel that boots next
-        f"mkdir -p /lib/modules/{_NEXT} && touch /lib/modules/{_NEXT}/modules.dep /boot/vmlinuz-{_NEXT}",
-        f"rm -r /lib/modules/{_NEXT} /boot/vmlinuz-{_NEXT}", "Reboot",
-        (f"not rebooted: kernel {_NEXT} boots next, and its nvidia module is none, wanted 580.126.20",
-         f"Install linux-headers-{_NEXT}"),
-    ),
-}  # fmt: skip
-REGISTRY_DOWN = {
-    TRAY: Fault(
+    "tray04": Fault(  # the registry does not answer
         "sed -i 's/^10[.]88[.]\\([0-9]*\\)[.]2 /10.88.\\1.250 /' /etc/hosts", "sed -i 's/[.]250 /.2 /' /etc/hosts",
         "Pull vllm-openai by digest", ("10.88.",), driver="580.126.20",
     ),
@@ -107,31 +98,32 @@ def half_leased(deployed: Rack) -> Iterator[Rack]:
     deployed.lab("restore", TRAY)
 
 
-@pytest.mark.parametrize("faults", [NODES_AT_ONCE, REGISTRY_DOWN], ids=["nodes", "registry down"])
-def test_a_node_with_a_fault_stays_usable_and_the_next_deploy_finishes(deployed: Rack, faults: dict[str, Fault]) -> None:
-    limits = [word for node in faults for word in ("--limit", node)]
+def test_nodes_with_a_fault_stay_usable_and_the_next_deploy_finishes(deployed: Rack) -> None:
+    """Each tray has a fault of its own; none keeps another from going on as far as it can."""
+    faults = NODES_AT_ONCE
     try:
         for node, fault in faults.items():
             deployed.lab("reset", node)
             deployed.ssh(node, fault.apply)
-        code, _, log = deployed.deploy(*limits)
+        code, _, log = deployed.deploy()
         assert code == 1, log[-4000:]
         for node, fault in faults.items():
             _assert_stopped(deployed, node, fault, log)
             deployed.ssh(node, fault.heal)
-        code, _, log = deployed.deploy(*limits)
+        code, _, log = deployed.deploy()
         assert code == 0, log[-4000:]
         assert all(f"[{node}] verdict: accept" in _plain(log) for node in faults)
     finally:
-        for node in faults:
-            deployed.lab("restore", node)
+        deployed.lab("restore")
 
 
 def _assert_stopped(rack: Rack, node: str, fault: Fault, log: str) -> None:
     said = "\n".join(line for line in _plain(log).splitlines() if f"[{node}]" in line)
     for words in fault.says:
         assert words in said, f"{node}: {words!r} was not said:\n{said[-3000:]}"
-    steps = [part.partition("\n")[0] for part in _plain(log).split("--> Starting operation: ") if f"[{node}] Error" in part]
+    steps = [
+        part.partition("\n")[0] for part in _plain(log).split("--> Starting operation: ") if f"[{node}] Error" in part
+    ]
     assert len(steps) == 1 and steps[0].startswith(fault.step), f"{node}: it failed at {steps}"
     assert fault.driver in rack.ssh(node, "cat /proc/driver/nvidia/version")
     assert rack.run("rackproof-lab", "ssh", node, "test -e /var/lib/rackproof/lock").returncode != 0, "still locked"
@@ -147,10 +139,14 @@ _PATH = "/compute/cuda/repos/debian13/x86_64"
 def test_a_repository_that_fails_in_any_way_is_refused_and_the_next_deploy_finishes(half_leased: Rack) -> None:
     signed = [f"{_PATH}{part}{name}" for part in ("/", "/./") for name in ("InRelease", "Release")]
     for apply, heal, says in (
-        (_web({"/compute": 503}), _web({}), ("503",)),
-        (_web(dict.fromkeys(signed, 503)), _web({}), ("503", USABLE)),
-        (_sign_by_a_stranger, _sign_again, ("NO_PUBKEY", USABLE)),
-        (_web(dict.fromkeys([f"{_PATH}/nvidia-dkms", f"{_PATH}/./nvidia-dkms"], "cut")), _web({}), ("Failed to fetch", USABLE)),
+        (_web({"/compute": 503}), _web({}), ("Failed to fetch", "NVIDIA repository key")),
+        (_web(dict.fromkeys(signed, 503)), _web({}), ("Failed to fetch", USABLE)),
+        (_sign_by_a_stranger, _sign_again, ("is not signed", USABLE)),
+        (
+            _web(dict.fromkeys([f"{_PATH}/nvidia-dkms", f"{_PATH}/./nvidia-dkms"], "cut")),
+            _web({}),
+            ("Failed to fetch", USABLE),
+        ),
     ):
         try:
             apply(half_leased)
@@ -201,4 +197,3 @@ def _other_site(folder: Path, inventory: tuple[str, str] = ("", "")) -> Path:
     path = folder / "inventories" / "lab.py"
     path.write_text(path.read_text().replace(*inventory))
     return folder
-

@@ -55,7 +55,9 @@ def _told(name: str, found: Fact[ControlFacts], as_json: bool) -> bool:
         output.say((json.dumps({"node": name, **vars(change)}) if as_json else _line(name, change)) + "\n")
     lock = found.lock
     if lock is not None and not isinstance(lock, Missing) and not as_json:
-        output.say(f"{clean(name)}: locked by {clean(lock.operator)} (run {clean(lock.run)}) since {clean(lock.since)}\n")
+        output.say(
+            f"{clean(name)}: locked by {clean(lock.operator)} (run {clean(lock.run)}) since {clean(lock.since)}\n"
+        )
     return True
 
 

@@ -26,7 +26,9 @@ INVENTORY = click.argument("inventory", type=PATH)
 LIMIT = click.option("--limit", metavar="NODESET", help="Only these nodes, e.g. tray[01-04].")
 BACK = click.option("--rollback", is_flag=True, help="Back to the baseline before the present one (k3_rollback.py).")
 FILE = click.option("--file", "file", metavar="FILE", type=PATH, help="Another deploy file. Default: deploys/k3.py.")
-BATCH = click.option("--batch", metavar="N", type=click.IntRange(min=1), help="Units at a time. Default: rolling.units.")
+BATCH = click.option(
+    "--batch", metavar="N", type=click.IntRange(min=1), help="Units at a time. Default: rolling.units."
+)
 LOG = click.option("--log", metavar="FILE", type=PATH, help="Append pyinfra's own log here.")
 
 
@@ -36,7 +38,9 @@ LOG = click.option("--log", metavar="FILE", type=PATH, help="Append pyinfra's ow
 @BACK
 @FILE
 @BATCH
-@click.option("--json", "json_", metavar="FILE", help="The plan as JSON; '-': standard output, the text goes to stderr.")
+@click.option(
+    "--json", "json_", metavar="FILE", help="The plan as JSON; '-': standard output, the text goes to stderr."
+)
 @LOG
 @debug
 def plan(
@@ -175,7 +179,9 @@ def _end(lot: Lot, report: RunReport) -> None:
             continue
         at = f" at {node.failed_step!r}" if node.failed_step and not node.verdict else ""
         why = "; ".join(node.lacks) or node.why or "its run ended early"
-        output.say(f"{node.name}: {f'not accepted ({node.verdict})' if node.verdict else 'failed'}{at}: {clean(why, 1500)}\n")
+        output.say(
+            f"{node.name}: {f'not accepted ({node.verdict})' if node.verdict else 'failed'}{at}: {clean(why, 1500)}\n"
+        )
     if not report.nodes:
         output.say(f"{lot_words(lot)}: nothing was heard of it\n")
 

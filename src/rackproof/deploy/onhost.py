@@ -118,14 +118,18 @@ def _look(watch: Watch) -> str:
         lines.append("  dpkg-query -W -f '${Package} ${Version} ${db:Status-Status}\\n' 2>/dev/null || :")
     for path in watch.files:
         name = shlex.quote(path)
-        lines.append(f"  echo {name} \"$(sha256sum <{name} 2>/dev/null | cut -d ' ' -f 1 | grep . || echo absent)\"")
+        lines.append(
+            f"  echo {name} \"$({{ sha256sum <{name}; }} 2>/dev/null | cut -d ' ' -f 1 | grep . || echo absent)\""
+        )
     for unit in watch.units:
         states = f"$(systemctl is-active {unit} 2>/dev/null) $(systemctl is-enabled {unit} 2>/dev/null)"
         since = f"$(systemctl show -p ActiveEnterTimestampMonotonic {unit} 2>/dev/null | cut -d = -f 2)"
         lines.append(f'  echo {unit} "{states} start {since}"')
     for image in watch.images:
         name = shlex.quote(image)
-        lines.append(f"  echo {name} \"$(docker image inspect --format '{{{{.Id}}}}' {name} 2>/dev/null | grep . || echo absent)\"")
+        lines.append(
+            f"  echo {name} \"$(docker image inspect --format '{{{{.Id}}}}' {name} 2>/dev/null | grep . || echo absent)\""
+        )
     return "\n".join([*lines, "}"]) + "\n"
 
 
@@ -133,10 +137,14 @@ def take(run: Run, seen: str | None, dead: str = "") -> str:
     """Take the lock. `seen`: the journal's generation when the node was read (None: not known); a node that somebody
     changed since is refused. `dead`: sha256 of a lock whose holder is known to be gone."""
     record = {"run": run.id, "operator": run.operator, "pid": run.pid, "process": run.process}
-    changed = "" if seen is None else f"""\
+    changed = (
+        ""
+        if seen is None
+        else f"""\
 now=$(tail -n 1 {JOURNAL} 2>/dev/null | cksum); [ -f {JOURNAL} ] || now=
 [ "$now" = {shlex.quote(seen)} ] || fail 'somebody changed this node after it was read; run the deploy again'
 """
+    )
     return f"""{_who(run, "lock", "take")}{_COMMON}{changed}\
 if [ -f {LOCK} ] && [ "$(sha256sum <{LOCK} | cut -d ' ' -f 1)" != '{dead}' ]; then
   idle=$(($(date +%s) - $(stat -c %Y {LOCK})))
@@ -152,7 +160,7 @@ mv -f "{LOCK}.new" {LOCK}
 
 def beat(run: Run) -> str:
     """A sign of life, where the lock is still this run's."""
-    return f"{_who(run)}grep -qsF \"$run\" {LOCK} && touch -c {LOCK}"
+    return f'{_who(run)}grep -qsF "$run" {LOCK} && touch -c {LOCK}'
 
 
 def give_back(run: Run, note: str) -> str:
@@ -165,9 +173,7 @@ journal {shlex.quote(members)} || fail 'the lock is released, but the journal ca
 """
 
 
-def step(
-    run: Run, layer: str, name: str, body: str, watch: Watch, *, idle: bool = False, goes_on: bool = False
-) -> str:
+def step(run: Run, layer: str, name: str, body: str, watch: Watch, *, idle: bool = False, goes_on: bool = False) -> str:
     """The script of one step. Its exit code is that of `body`, which runs with `set -eu` in a subshell of its own.
 
     `idle`: refuse where a program uses the GPUs by now. `goes_on`: what `body` starts ends after it, and `note_end` journals that.
@@ -193,7 +199,9 @@ touch -c {LOCK}
 """
 
 
-def note_end(run: Run, layer: str, name: str, before: Sequence[tuple[str, str]], after: Sequence[tuple[str, str]]) -> str:
+def note_end(
+    run: Run, layer: str, name: str, before: Sequence[tuple[str, str]], after: Sequence[tuple[str, str]]
+) -> str:
     """Journal the end of a step whose beginning is in the journal, and which no script could see through: a reboot."""
     end = json.dumps({"event": "end", "rc": 0, "before": dict(before), "after": dict(after)})[1:-1]
     return f"{_who(run, layer, name)}{_COMMON}{_OURS}journal {shlex.quote(end)}\n"

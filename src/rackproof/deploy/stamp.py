@@ -15,7 +15,18 @@ from rackproof.site import Site
 KEPT = 10  # earlier stamps
 
 # The groups of a site that a baseline is made of. How a node is reached, or when it may be rebooted, is none of it.
-CHOICES = ("recipe", "layout", "allow_derived", "hardware", "driver", "packages", "container", "image", "gpus", "simulation")
+CHOICES = (
+    "recipe",
+    "layout",
+    "allow_derived",
+    "hardware",
+    "driver",
+    "packages",
+    "container",
+    "image",
+    "gpus",
+    "simulation",
+)
 
 _KEEP = f"""\
 if [ -f {STAMP} ]; then
@@ -61,7 +72,8 @@ def finish(node: Node) -> None:
         if node.steps or any(there.get(key) != value for key, value in wanted.items()):
             text = json.dumps(wanted, indent=1)[:-2] + ',\n "written": "@now@"\n}\n'
             node.files(
-                "Stamp the host with its baseline", [File("host", STAMP, text)],
+                "Stamp the host with its baseline",
+                [File("host", STAMP, text)],
                 first=_KEEP if there.get("baseline") not in (None, wanted["baseline"]) else "",
-                then=f"sed -i \"s/@now@/$(date -u +%Y-%m-%dT%H:%M:%SZ)/\" {STAMP}",
+                then=f'sed -i "s/@now@/$(date -u +%Y-%m-%dT%H:%M:%SZ)/" {STAMP}',
             )

@@ -57,9 +57,7 @@ class RunReport:
         if kind == "planned":
             node.planned, node.stopped = True, str(event["stopped"])
             node.layers, node.notes = tuple(event["layers"]), tuple(event["notes"])
-            node.steps = tuple(
-                Step(**{key: step[key] for key in Step.__dataclass_fields__}) for step in event["steps"]
-            )
+            node.steps = tuple(Step(**{key: step[key] for key in Step.__dataclass_fields__}) for step in event["steps"])
         elif kind == "verdict":
             node.verdict, node.lacks = str(event["verdict"]), tuple(event["lacks"])
         elif kind in ("dropped", "failed"):

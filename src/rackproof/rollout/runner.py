@@ -63,7 +63,9 @@ def look(work: Work, tell: Tell) -> tuple[list[NodeReport], list[Lot]]:
     return nodes, lots(work.plan, report.nodes, work.units_at_once)
 
 
-def roll(work: Work, order: Sequence[Lot], begin: Callable[[int, Lot], Tell], end: Callable[[Lot, RunReport], None]) -> Rollout:
+def roll(
+    work: Work, order: Sequence[Lot], begin: Callable[[int, Lot], Tell], end: Callable[[Lot, RunReport], None]
+) -> Rollout:
     """Change lot after lot. `begin` is told of each and gives what hears its events; `end` gets its report."""
     rollout = Rollout()
     for number, lot in enumerate(order):

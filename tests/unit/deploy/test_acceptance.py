@@ -21,7 +21,10 @@ UNIT = Unit("u1", ("a", "b"))
 
 
 def judged(
-    monkeypatch: pytest.MonkeyPatch, *outcomes: Outcome, fleet: tuple[Outcome, ...] = (), units: tuple[Unit, ...] = (UNIT,)
+    monkeypatch: pytest.MonkeyPatch,
+    *outcomes: Outcome,
+    fleet: tuple[Outcome, ...] = (),
+    units: tuple[Unit, ...] = (UNIT,),
 ) -> module.Acceptance:
     """Node "a" with these outcomes, "b" healthy."""
 
@@ -34,7 +37,9 @@ def judged(
 
 
 def test_accepted_is_accept_with_nothing_lacking(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert judged(monkeypatch, GOOD, fleet=(Outcome(FLEET, Status.PASS, unit="u1", nodes=("a", "b")),)) == module.Acceptance("accept")
+    assert judged(
+        monkeypatch, GOOD, fleet=(Outcome(FLEET, Status.PASS, unit="u1", nodes=("a", "b")),)
+    ) == module.Acceptance("accept")
 
 
 def test_what_fails_is_named_with_what_is_there_and_what_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +56,9 @@ def test_a_unit_that_does_not_hold_together_fails_its_nodes(monkeypatch: pytest.
     apart = Outcome(FLEET, Status.FAIL, "580.1 and 580.2", "one", unit="u1", nodes=("a", "b"))
     found = judged(monkeypatch, GOOD, fleet=(apart,))
     assert found.verdict == "reject" and found.lacks == ("fleet.driver: 580.1 and 580.2, wanted one",)
-    assert judged(monkeypatch, GOOD, fleet=(apart,), units=()).verdict == "accept", "a unit that is not wholly in the run"
+    assert judged(monkeypatch, GOOD, fleet=(apart,), units=()).verdict == "accept", (
+        "a unit that is not wholly in the run"
+    )
 
 
 def test_only_the_fabric_is_given_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,9 @@ class Host:
     def take(self, run: Run = ONE, seen: str | None = None, dead: str = "") -> subprocess.CompletedProcess[str]:
         return self.sh(onhost.take(run, seen, dead))
 
-    def step(self, body: str, run: Run = ONE, watch: Watch | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
+    def step(
+        self, body: str, run: Run = ONE, watch: Watch | None = None, **more: Any
+    ) -> subprocess.CompletedProcess[str]:
         return self.sh(onhost.step(run, "layer", 'a "step" with $signs', body, watch or Watch(), **more))
 
     @property
@@ -173,7 +175,13 @@ def test_half_a_line_of_a_full_disk_does_not_spoil_the_next(host: Host) -> None:
 def test_a_step_whose_operator_is_gone_is_waited_for(host: Host, tmp_path: Path) -> None:
     host.take()
     go, out = tmp_path / "go", tmp_path / "out"
-    script = onhost.step(ONE, "layer", "slow", f"touch {tmp_path}/begun; until [ -f {go} ]; do sleep 0.05; done; echo slow >>{out}", Watch())
+    script = onhost.step(
+        ONE,
+        "layer",
+        "slow",
+        f"touch {tmp_path}/begun; until [ -f {go} ]; do sleep 0.05; done; echo slow >>{out}",
+        Watch(),
+    )
     slow = subprocess.Popen(["sh", "-c", script.replace("/var/lib/rackproof", str(host.folder))])
     try:
         _until(lambda: (tmp_path / "begun").exists())

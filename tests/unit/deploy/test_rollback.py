@@ -38,7 +38,9 @@ def made(values: dict[str, Any], **over: Any) -> dict[str, Any]:
 def facts(*history: dict[str, Any], present: dict[str, Any] | None = None) -> NodeFacts:
     found = healthy()
     return replace(
-        found, host=replace(found.host, stamp=present or made(VALUES)), control=ControlFacts(None, (), "", tuple(history))
+        found,
+        host=replace(found.host, stamp=present or made(VALUES)),
+        control=ControlFacts(None, (), "", tuple(history)),
     )
 
 
@@ -77,7 +79,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("history", "present", "says"), REFUSED, ids=[says[:30] + str(n) for n, (_, _, says) in enumerate(REFUSED)])
+@pytest.mark.parametrize(
+    ("history", "present", "says"), REFUSED, ids=[says[:30] + str(n) for n, (_, _, says) in enumerate(REFUSED)]
+)
 def test_it_refuses_what_it_cannot_make_again(
     monkeypatch: pytest.MonkeyPatch, history: tuple[dict[str, Any], ...], present: Any, says: str
 ) -> None:

@@ -45,7 +45,9 @@ def test_a_lock_that_cannot_be_understood_is_still_a_lock() -> None:
     for content in ("", "|garbage\n", "|[1]\n", '|{"run": 5, "pid": "x"}\n'):
         lock = read(f"= /var/lib/rackproof/lock\n{content}" + NOTHING.split("\n", 1)[1]).lock
         assert lock is not None and not isinstance(lock, Missing)
-        assert (lock.run, lock.pid) == ("", 0) and isinstance(lock.idle_s, Missing) and isinstance(lock.working, Missing)
+        assert (
+            (lock.run, lock.pid) == ("", 0) and isinstance(lock.idle_s, Missing) and isinstance(lock.working, Missing)
+        )
 
 
 def test_the_journals_end_with_what_differs() -> None:
@@ -94,7 +96,12 @@ def test_the_probe_reads_what_the_deploy_writes(tmp_path: Path) -> None:
     assert found.lock.operator == "carol@ops9" and found.lock.working is False
     assert found.lock.sha256 == hashlib.sha256((tmp_path / "var" / "lock").read_bytes()).hexdigest()
     assert [change.event for change in found.journal] == ["locked", "begin", "end"]
-    assert isinstance(found.history, tuple) and [stamp["baseline"] for stamp in found.history] == ["b5", "b4", "b3", "b2"]
+    assert isinstance(found.history, tuple) and [stamp["baseline"] for stamp in found.history] == [
+        "b5",
+        "b4",
+        "b3",
+        "b2",
+    ]
     # The generation that was read is the one that a later run compares with.
     sh(onhost.give_back(run, "x"))
     refused = onhost.take(run, str(found.generation), "").replace("/var/lib/rackproof", f"{tmp_path}/var")

@@ -174,6 +174,7 @@ SCHEMA: dict[str, Any] = _group(
             for name in (
                 "ecc_uncorrectable", "ecc_correctable", "rows_remapped", "pages_retired", "nvlink_errors", "rdma_errors",
                 "carrier_changes", "aer_uncorrectable", "aer_correctable", "service_restarts",
+                "media_errors",
             )
         }
     ),

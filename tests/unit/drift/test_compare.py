@@ -42,7 +42,7 @@ def test_a_swapped_gpu_is_one_finding() -> None:
     found = one(NODE, after)
     assert (found.subject, found.kind, found.fact_class.value) == (f"GPU {GPU}", "replaced", "identity")
     assert {change.what: (change.before, change.after) for change in found.changes} == {
-        "uuid": ("GPU-1", "GPU-new"), "serial": ("161", "1999"), "vbios": ("97.10.4A.00.05", "97.10.4A.00.06"),
+        "uuid": ("GPU-tray01-1", "GPU-new"), "serial": ("161", "1999"), "vbios": ("97.10.4A.00.05", "97.10.4A.00.06"),
     }  # fmt: skip
 
 

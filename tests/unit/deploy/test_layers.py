@@ -66,7 +66,8 @@ def healthy(hardware: str = "gb300") -> NodeFacts:
     stamp = stamp_of(wanted, site.shipped())
     config = {"features": {"cdi": True}, "runtimes": {"nvidia": {}}}
     tags = (f"{wanted.image.repository}:{wanted.image.tag}",)
-    images = tuple(replace(image, tags=tags) for image in facts.runtime.images)  # type: ignore[union-attr]
+    assert isinstance(facts.runtime.images, tuple)
+    images = (replace(facts.runtime.images[0], tags=tags), *facts.runtime.images[1:])
     return replace(
         facts,
         host=replace(facts.host, files=files, stamp=stamp, packages={**facts.host.packages, "gpg": "2.4"}),  # type: ignore[dict-item]

@@ -193,7 +193,7 @@ class TestNightly:
         assert store.accept(bundle()) == 0
         assert store.nightly(bundle(started="2026-01-02T00:00:00Z"), "--keep-runs", "1") == 0
         assert {path.name for path in (store.folder / "reports").iterdir()} == {
-            "verdict.json", "verdict.xml", "drift.json", "drift.md"
+            "verdict.json", "verdict.xml", "verdict.html", "rackproof.prom", "drift.json", "drift.md"
         }  # fmt: skip
         assert len(list((store.folder / "evidence").iterdir())) == 1
         assert json.loads((store.folder / "reports/drift.json").read_text())["exit_code"] == 0

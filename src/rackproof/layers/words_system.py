@@ -114,7 +114,7 @@ def engine_limits(facts: NodeFacts, which: str, least: int | None) -> dict[str, 
     """
     daemons = some(system(facts, "state", "daemons"), "container daemon runs")
     return {
-        f"{name} ({daemon.pid})": seen(getattr(daemon, which), lambda limit: reaches(limit, least), limit_words)
+        name: seen(getattr(daemon, which), lambda limit: reaches(limit, least), limit_words)
         for name, daemon in sorted(known(daemons).items())
     }
 

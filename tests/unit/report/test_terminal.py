@@ -43,7 +43,7 @@ def test_without_colour_there_is_no_escape_and_with_colour_there_is() -> None:
 
 def test_quiet_is_one_line() -> None:
     text = render(rack(), Options(quiet=True, plain=True))
-    assert text == "REJECT  18 nodes: 165 pass, 5 fail, 3 unknown, 15 blocked, 1 n.a.\n"
+    assert text == "REJECT  18 nodes: gates 132 pass, 4 fail, 3 unknown, 13 blocked, 1 n.a.\n"
     simulated = combine([node("a", simulated=True)], [])
     assert render(simulated, Options(quiet=True)).count("\n") == 1
     assert SIMULATED in render(simulated, Options(quiet=True))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 
 from rackproof.verdict.evaluate import Result
-from rackproof.verdict.model import Status
+from rackproof.verdict.model import Severity, Status
 from rackproof.verdict.report import words
 from rackproof.verdict.report.findings import Finding, Variant, findings, not_asked, not_proven
 from rackproof.verdict.report.fold import counted, fold, shortened
@@ -17,6 +17,7 @@ from rackproof.verdict.report.page import Options, Page, pad
 MAX_ROWS = 40
 MAX_VARIANTS = 6
 MAX_IDS = 6
+MAX_REASONS = 3  # of what was not asked
 UNIT_NODES = 48  # characters for the nodes of units
 GAP = "  "
 ROOMY = 110  # columns from which on a table has room between its columns
@@ -43,8 +44,8 @@ def render(result: Result, options: Options) -> str:
     found = findings(result)
     gates = [finding for finding in found if finding.gate]
     _section(page, "FAILED", "bold red", [finding for finding in gates if finding.failed])
-    _section(page, "WARNINGS", "bold yellow", [f for f in found if f.failed and not f.gate])
-    _section(page, "UNKNOWN", "bold yellow", [finding for finding in found if not finding.failed])
+    _section(page, "UNKNOWN", "bold yellow", [finding for finding in gates if not finding.failed])
+    _warnings(page, [finding for finding in found if not finding.gate])
     _footer(page, result)
     return str(page)
 
@@ -56,7 +57,7 @@ def _verdict(page: Page, result: Result) -> tuple[str, str]:
 
 def _quiet(page: Page, result: Result) -> None:
     simulated = (f"{GAP}[{words.SIMULATED}]", "bold") if result.simulated else ""
-    told = f"{GAP}{words.plural(len(result.nodes), 'node')}: {', '.join(words.count_words(result))}"
+    told = f"{GAP}{words.plural(len(result.nodes), 'node')}: gates {', '.join(words.count_words(result))}"
     page.line(_verdict(page, result), told, simulated)
 
 
@@ -123,41 +124,60 @@ def _section(page: Page, title: str, style: str, found: Sequence[Finding]) -> No
         _finding(page, finding)
 
 
+def _warnings(page: Page, found: Sequence[Finding]) -> None:
+    """What decides nothing, in a line each: nobody reads the verdict past three screens of it."""
+    warned = [f for f in found if f.requirement.severity is Severity.WARN]
+    failed = [finding for finding in warned if finding.failed]
+    if failed:
+        page.line()
+        page.line(("WARNINGS", "bold yellow"), (f"{GAP}they decide no verdict; rackproof explain ID says why", "dim"))
+    width = max((len(finding.requirement.id) for finding in failed), default=0)
+    for finding in failed:
+        variant = finding.variants[0]
+        more = f" (and {len(finding.variants) - 1} more ways)" if len(finding.variants) > 1 else ""
+        said = f"{_where(page, variant)}: {page.clean(variant.observed) or 'nothing'}{more}"
+        first, *rest = page.wrapped(said, max(20, page.options.width - width - 4))
+        page.line(f"{GAP}{pad(page.clean(finding.requirement.id), width)}{GAP}", first)
+        for part in rest[:2]:
+            page.line(" " * (width + 4), part)
+    unread = [finding.requirement.id for finding in warned if not finding.failed]
+    if unread:
+        page.line()
+        page.field("not read", f"{words.plural(len(unread), 'warning')} could not be looked at: {', '.join(unread)}", indent=0)
+    notes = sum(1 for finding in found if finding.requirement.severity is Severity.INFO)
+    if notes:
+        page.field("noted", f"{words.plural(notes, 'remark')} for information, in --html and --json", "dim", indent=0)
+
+
 def _finding(page: Page, finding: Finding) -> None:
     requirement = finding.requirement
     mark, style = _mark(page, finding)
     page.line((mark, style), " ", (page.clean(requirement.id), "bold"), GAP, page.clean(requirement.title))
     for variant in finding.variants[:MAX_VARIANTS]:
-        _variant(page, variant, short=not finding.gate)
+        _variant(page, variant)
     hidden = finding.variants[MAX_VARIANTS:]
     if hidden:
         nodes = {name for variant in hidden for name in variant.nodes}
         page.field("", f"and {len(hidden)} more variants on {words.plural(len(nodes), 'node')} (all in --json)", "dim")
-    if finding.gate:
-        page.field("would break", requirement.stage.value)
-        page.field("why", page.clean(requirement.why))
+    page.field("would break", requirement.stage.value)
+    page.field("why", page.clean(requirement.why))
     page.field("remedy", page.clean(requirement.remedy))
-    if finding.gate:
-        page.field("source", page.clean("; ".join(requirement.sources)), "dim")
+    page.field("source", page.clean("; ".join(requirement.sources)), "dim")
     if finding.blocks:
         page.field("blocks", _blocked(page, finding.blocks))
 
 
 def _mark(page: Page, finding: Finding) -> tuple[str, str]:
-    if not finding.gate:
-        return page.mark("!", "WARN"), "bold yellow"
     if finding.failed:
         return page.mark("✘", "FAIL"), "bold red"
     return page.mark("?", "UNKNOWN"), "bold yellow"
 
 
-def _variant(page: Page, variant: Variant, short: bool) -> None:
+def _variant(page: Page, variant: Variant) -> None:
     observed, expected = (page.clean(text) or "(nothing)" for text in (variant.observed, variant.expected))
     page.field("nodes", _where(page, variant), "bold")
     if variant.status is not Status.FAIL:
         page.field(variant.status.value, page.clean(variant.reason) or "no reason was given", "yellow")
-    elif short:
-        page.field("observed", f"{observed} (expected {expected})")
     else:
         page.field("observed", observed, "red")
         page.field("expected", expected, "green")
@@ -180,12 +200,12 @@ def _blocked(page: Page, ids: Sequence[str]) -> str:
 def _footer(page: Page, result: Result) -> None:
     page.line()
     joint = page.mark(" · ", ", ")
-    page.field("checks", joint.join(words.count_words(result)), indent=0)
+    page.field("gates", joint.join(words.count_words(result)), indent=0)
     for number, clause in enumerate(not_proven(result, page.ascii)):
         page.field("not proven" if number == 0 else "", page.clean(clause), indent=0)
     reasons = not_asked(result)
-    for number, (reason, ids) in enumerate(reasons[:MAX_IDS]):
+    for number, (reason, ids) in enumerate(reasons[:MAX_REASONS]):
         listed = f"{page.clean(reason)} ({', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''})"
         page.field("not asked" if number == 0 else "", listed, "dim", indent=0)
-    if len(reasons) > MAX_IDS:
-        page.field("", f"and {len(reasons) - MAX_IDS} more reasons (all in --json)", "dim", indent=0)
+    if len(reasons) > MAX_REASONS:
+        page.field("", f"and {len(reasons) - MAX_REASONS} more reasons (all in --json)", "dim", indent=0)

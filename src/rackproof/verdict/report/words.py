@@ -104,8 +104,9 @@ def counts(result: Result) -> dict[Status, int]:
 
 
 def count_words(result: Result) -> list[str]:
-    """["412 pass", "3 fail", "2 unknown", "20 n.a."]; blocked only where there are any."""
-    numbers = counts(result)
+    """Of the gates: ["412 pass", "3 fail", "2 unknown", "20 n.a."]; blocked only where there are any."""
+    found = [outcome.status for outcome in outcomes_of(result) if outcome.decides]
+    numbers = {status: found.count(status) for status in Status}
     order = (Status.PASS, Status.FAIL, Status.UNKNOWN, Status.BLOCKED, Status.NOT_APPLICABLE)
     return [
         f"{numbers[status]} {STATUS_WORD[status]}"

@@ -225,8 +225,8 @@ TABLE = {
     "host.open_files": Cases(
         green=[TRAY, daemons(dockerd=Limit(None, None)), daemons(dockerd=Limit(65536, 65536))],
         red=[
-            Red(daemons(dockerd=Limit(1024, 524288)), "dockerd (0): 1024"),
-            Red(daemons(dockerd=GONE, containerd=Limit(1024, 1024)), "containerd (1): 1024"),
+            Red(daemons(dockerd=Limit(1024, 524288)), "dockerd: 1024"),
+            Red(daemons(dockerd=GONE, containerd=Limit(1024, 1024)), "containerd: 1024"),
         ],
         garbage=[*unread(lambda gone: state(TRAY, daemons=gone)), state(TRAY, daemons={}), daemons(dockerd=GONE)],
     ),

@@ -183,7 +183,7 @@ def test_report_files(fake: Fake, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert json.loads(files["--json"].read_text())["exit_code"] == 1
     assert files["--junit"].read_text().startswith("<?xml")
     assert sorted(tmp_path.iterdir()) == sorted(files.values())
-    assert capsys.readouterr().out == "✘ REJECT  1 node: 0 pass, 1 fail, 0 unknown, 0 n.a.\n"
+    assert capsys.readouterr().out == "✘ REJECT  1 node: gates 0 pass, 1 fail, 0 unknown, 0 n.a.\n"
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_reading(fake: Fake, tmp_path: Path) -> None:

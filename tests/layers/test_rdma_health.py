@@ -94,7 +94,7 @@ TABLE = {
     ),
     "rdma.engine_memlock": cases(
         [HGX],
-        [(memlock(Limit(8 * 1024**2, None)), "dockerd (812): 8388608")],
+        [(memlock(Limit(8 * 1024**2, None)), "dockerd: 8388608")],
         [memlock(GONE), state(HGX, daemons={}), state(HGX, daemons=GONE), replace(HGX, system=GONE)],
     ),
     "rdma.shell_memlock": cases(

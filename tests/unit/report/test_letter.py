@@ -8,9 +8,11 @@ from report_builders import BASELINE, BRANCH, COUNT, NOTE, POWER, fail, need, no
 
 from rackproof.evidence.evidence import Evidence
 from rackproof.verdict.evaluate import combine
+from rackproof.verdict.model import Severity
 from rackproof.verdict.report import letter
 
 SOLD = replace(need("host.ram"), advertised=True, code="HST-61", title="The node has the memory that was offered")
+SOFT = need("container_runtime.log_size", Severity.WARN)
 SHA = "5e" * 32
 
 
@@ -30,7 +32,7 @@ def sections(text: str) -> dict[str, str]:
 def test_findings_stand_where_they_matter() -> None:
     result = combine(
         [
-            node("a", fail(BRANCH), fail(POWER), fail(SOLD), needs=[BRANCH, POWER, SOLD]),
+            node("a", fail(BRANCH), fail(POWER), fail(SOLD), fail(SOFT), needs=[BRANCH, POWER, SOLD, SOFT]),
             node("b", unknown(COUNT), fail(NOTE)),
         ],
         [],
@@ -42,6 +44,7 @@ def test_findings_stand_where_they_matter() -> None:
     ]  # fmt: skip
     assert f"### {BRANCH.code} {BRANCH.title}" in found["Fix before handover"]
     assert "HST-61" in found["Affects the price"] and POWER.code in found["Affects the price"]
+    assert SOFT.code in found["For information"] and SOFT.code not in found["Affects the price"]
     assert COUNT.code in found["Could not be determined"] and NOTE.code in found["For information"]
 
 

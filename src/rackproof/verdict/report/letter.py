@@ -20,6 +20,9 @@ from rackproof.verdict.report.fold import counted
 from rackproof.verdict.report.proof import Excerpt, cat, proofs
 
 Look = Callable[[str], Evidence | None]
+INFORMATION = "For information"
+HARDWARE_LAYERS = ("gpus", "nvlink", "rdma")  # what only the provider can mend
+MOST = 4  # ways in which one remark went
 QUOTED = 12  # nodes whose raw evidence is quoted
 
 _TICKS = re.compile("`+")
@@ -28,13 +31,14 @@ _TICKS = re.compile("`+")
 def render(result: Result, look: Look) -> str:
     """The letter. Ends in a newline."""
     groups = _grouped(findings(result))
-    excerpts = _excerpts(result, [finding for found in groups.values() for finding in found], look)
+    quoted = [finding for title, found in groups.items() if title != INFORMATION for finding in found]
+    excerpts = _excerpts(result, quoted, look)
     lines = [*_head(result), *_promised(result)]
     for title, found in groups.items():
         if found:
             lines += ["", f"## {title}"]
         for finding in found:
-            lines += _finding(finding, excerpts)
+            lines += _remark(finding) if title == INFORMATION else _finding(finding, excerpts)
     if not any(groups.values()):
         lines += ["", "Nothing was found that differs from what was asked."]
     return "\n".join([*lines, *_evidence(result, look)]) + "\n"
@@ -42,7 +46,7 @@ def render(result: Result, look: Look) -> str:
 
 def _grouped(found: Sequence[Finding]) -> dict[str, list[Finding]]:
     groups: dict[str, list[Finding]] = {
-        "Fix before handover": [], "Affects the price": [], "Could not be determined": [], "For information": [],
+        "Fix before handover": [], "Affects the price": [], "Could not be determined": [], INFORMATION: [],
     }  # fmt: skip
     for finding in found:
         groups[_group(finding)].append(finding)
@@ -50,12 +54,25 @@ def _grouped(found: Sequence[Finding]) -> dict[str, list[Finding]]:
 
 
 def _group(finding: Finding) -> str:
+    """What was sold and differs, or hardware that is worse than it should be, has a price; other warnings are told."""
     if finding.failed and finding.requirement.advertised:
         return "Affects the price"
     if finding.gate:
         return "Fix before handover" if finding.failed else "Could not be determined"
-    warn = finding.requirement.severity is Severity.WARN
-    return "Affects the price" if warn and finding.failed else "For information"
+    hardware = finding.requirement.severity is Severity.WARN and finding.requirement.layer in HARDWARE_LAYERS
+    return "Affects the price" if hardware and finding.failed else INFORMATION
+
+
+def _remark(finding: Finding) -> list[str]:
+    """One line a way in which it went: nobody has to do anything about it."""
+    return [
+        "",
+        f"- {finding.requirement.code} {finding.requirement.title}: "
+        + "; ".join(
+            f"{_code(counted(variant.nodes, limit=400))} {_code(variant.observed or variant.reason, 300)}"
+            for variant in finding.variants[:MOST]
+        ),
+    ]
 
 
 def _head(result: Result) -> list[str]:
@@ -88,7 +105,7 @@ def _terms(baseline: Baseline) -> list[tuple[str, str]]:
     offered = [
         (f"offered, {key.removeprefix('offer.')}", _offered(baseline, key))
         for key in sorted(baseline.provenance)
-        if key.startswith("offer.") and _offered(baseline, key)
+        if key.startswith("offer.") and not key.startswith("offer.rules") and _offered(baseline, key)
     ]
     return [
         ("product", f"{gpus.count} x {gpus.product} a node"),

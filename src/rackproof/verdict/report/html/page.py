@@ -33,7 +33,7 @@ LETTER = {Verdict.ACCEPT: "A", Verdict.REJECT: "R", Verdict.UNDETERMINED: "?", V
 SHEETS = 2000  # nodes; beyond, only those that are not accepted have a sheet of their own
 EXCERPTS = 12  # nodes whose raw evidence is quoted: reading what decided an outcome costs a fraction of a second
 VARIANTS = 25  # of one finding
-_KINDS = ("fail", "unknown", "warn")
+_KINDS = ("fail", "unknown", "warn", "note")
 _STATUS = {
     Status.PASS: "p", Status.FAIL: "f", Status.UNKNOWN: "u", Status.BLOCKED: "b", Status.NOT_APPLICABLE: "n",
 }  # fmt: skip
@@ -41,7 +41,7 @@ _STATUS = {
 
 @dataclass(frozen=True)
 class Shown:
-    """One finding as the page shows it. `kind` is fail, unknown or warn."""
+    """One finding as the page shows it. `kind` is fail, unknown, warn or note."""
 
     finding: Finding
     kind: str
@@ -140,7 +140,10 @@ def _shown(result: Result, look: Look) -> list[Shown]:
 
 
 def _finding(finding: Finding, excerpts: dict[str, dict[str, tuple[Excerpt, ...]]]) -> Shown:
-    kind = "warn" if not finding.gate else "fail" if finding.failed else "unknown"
+    if finding.gate:
+        kind = "fail" if finding.failed else "unknown"
+    else:
+        kind = "warn" if finding.requirement.severity is Severity.WARN and finding.failed else "note"
     shown = tuple(
         ShownVariant(
             variant,

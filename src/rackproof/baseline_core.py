@@ -16,7 +16,7 @@ from rackproof.baseline_parts import (
     RuntimeBaseline,
 )
 from rackproof.errors import InputError
-from rackproof.package_names import PackageNames
+from rackproof.package_names import PackageNames, Platform, platform_of
 from rackproof.resolving import MIB, Resolving, version
 from rackproof.sourced import Cell
 
@@ -144,15 +144,26 @@ def packages(r: Resolving) -> PackageBaseline | None:
     if pinned is None or r.site.get("packages", "repository") is None or r.hardware.vendor != "nvidia":
         r.notes["packages"] = "the site pins no driver version or names no package repository"
         return None
+    repository, origin = r.site.require("packages", "repository"), r.site.get("packages", "origin")
+    where = origin.source if origin else pinned.source
+    platform = _platform(r, repository)
+    names, r.notes["packages.names"] = PackageNames.of(
+        pinned.value, r.hardware.fabric_kind.value, r.hardware.generation, where, platform,
+        origin.value if origin else "nvidia",
+    )  # fmt: skip
     return PackageBaseline(
-        repository=r.take("packages.repository", r.site.require("packages", "repository")),
+        repository=r.take("packages.repository", repository),
         key_url=r.take("packages.key_url", r.site.require("packages", "key_url")),
         key_fingerprint=r.take("packages.key_fingerprint", r.site.require("packages", "key_fingerprint")),
-        names=package_names(r, pinned),
+        names=names,
+        platform=platform,
+        origin=r.choose("packages.origin", "packages", "origin", default="nvidia"),
     )
 
 
-def package_names(r: Resolving, pinned: Cell[str]) -> PackageNames:
-    names, source = PackageNames.of(pinned.value, r.hardware.fabric_kind.value, r.hardware.generation, pinned.source)
-    r.notes["packages.names"] = source
-    return names
+def _platform(r: Resolving, repository: Cell[str]) -> Platform:
+    named = r.site.get("packages", "platform")
+    cell = named or repository
+    architecture = (r.site.get("simulation", "architecture") or r.hardware.cpu_architecture).value
+    r.notes["packages.platform"] = cell.source
+    return platform_of(repository.value, named.value if named else None, architecture, cell.source)

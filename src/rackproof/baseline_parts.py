@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rackproof.package_names import PackageNames
+from rackproof.package_names import PackageNames, Platform
 
 
 @dataclass(frozen=True)
@@ -79,3 +79,5 @@ class PackageBaseline:
     key_url: str
     key_fingerprint: str
     names: PackageNames
+    platform: Platform
+    origin: str  # of the driver: nvidia | ubuntu; the repository is NVIDIA's in any case

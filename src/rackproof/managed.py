@@ -9,6 +9,7 @@ import hashlib
 from dataclasses import dataclass
 
 from rackproof.baseline import Baseline
+from rackproof.baseline_parts import PackageBaseline
 
 STAMP = "/etc/rackproof/baseline.json"  # written by the deploy, but not compared byte by byte: it holds the time
 HISTORY = "/etc/rackproof/history"  # earlier stamps, one file each; names sort by time
@@ -16,13 +17,19 @@ LOCK = "/var/lib/rackproof/lock"
 BUSY = "/var/lib/rackproof/busy"  # flock is held while a step runs
 JOURNAL = "/var/lib/rackproof/journal.jsonl"
 KEYRING = "/etc/apt/keyrings/rackproof-nvidia.asc"
+RPM_KEY = "/etc/pki/rpm-gpg/RPM-GPG-KEY-rackproof-nvidia"
+DNF_SOURCE = "/etc/yum.repos.d/rackproof-nvidia.repo"
+PREFERENCES = "/etc/apt/preferences.d/rackproof-nvidia.pref"
 APT_SOURCE = "/etc/apt/sources.list.d/rackproof-nvidia.sources"
 UPGRADES = "/etc/apt/apt.conf.d/52rackproof-unattended-upgrades"
 MODPROBE = "/etc/modprobe.d/rackproof-nvidia.conf"
 PERSISTENCED = "/etc/systemd/system/nvidia-persistenced.service.d/rackproof.conf"
 IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
+FABRIC_MODULES = "/etc/modules-load.d/rackproof-fabric.conf"
 
-PATHS = (KEYRING, APT_SOURCE, UPGRADES, MODPROBE, PERSISTENCED, IMEX_NODES)
+PATHS = (
+    KEYRING, APT_SOURCE, UPGRADES, MODPROBE, PERSISTENCED, IMEX_NODES, RPM_KEY, DNF_SOURCE, PREFERENCES, FABRIC_MODULES,
+)  # fmt: skip
 
 _HEADER = "# Managed by rackproof; changes here are reported as drift and undone by the next deploy.\n"
 
@@ -50,14 +57,45 @@ def managed_files(baseline: Baseline) -> tuple[File, ...]:
     if baseline.packages is None:
         return ()
     files = [
-        File("host", UPGRADES, _upgrades()),
-        File("gpu_driver", APT_SOURCE, _apt_source(baseline.packages.repository)),
+        *([File("host", UPGRADES, _upgrades())] if baseline.packages.platform.manager == "apt" else []),
+        source_file(baseline.packages),
+        *([File("gpu_driver", PREFERENCES, _preferences(baseline))] if baseline.packages.origin == "ubuntu" else []),
         File("gpu_driver", MODPROBE, _modprobe(baseline)),
         File("gpu_driver", PERSISTENCED, _persistenced()),
     ]
+    if baseline.packages.names.fabric_modules:
+        modules = "".join(f"{name}\n" for name in baseline.packages.names.fabric_modules)
+        files.append(File("nvlink", FABRIC_MODULES, _HEADER + modules))
     if baseline.nvlink.domain is not None and baseline.nvlink.across_nodes:
         files.append(File("nvlink", IMEX_NODES, "".join(f"{address}\n" for address in baseline.nvlink.domain)))
     return tuple(files)
+
+
+def keyring(packages: PackageBaseline) -> str:
+    """Where the signing key of the package repository stands on a node."""
+    return {"apt": KEYRING, "dnf": RPM_KEY}[packages.platform.manager]
+
+
+def source_file(packages: PackageBaseline) -> File:
+    """The file that tells the package manager of NVIDIA's repository."""
+    if packages.platform.manager == "dnf":
+        return File("gpu_driver", DNF_SOURCE, _dnf_source(packages.repository))
+    return File("gpu_driver", APT_SOURCE, _apt_source(packages.repository))
+
+
+def _dnf_source(repository: str) -> str:
+    return (
+        f"{_HEADER}[rackproof-nvidia]\nname=NVIDIA, by rackproof\nbaseurl={repository}\nenabled=1\ngpgcheck=1\n"
+        f"gpgkey=file://{RPM_KEY}\n"
+    )
+
+
+def _preferences(baseline: Baseline) -> str:
+    # What a pin package of NVIDIA's does, for an origin that has none: this version of the stack and no other.
+    assert baseline.packages is not None
+    names = baseline.packages.names
+    pinned = " ".join((*names.driver, *names.fabric))
+    return f"{_HEADER}Package: {pinned}\nPin: version {baseline.driver.version}-*\nPin-Priority: 1000\n"
 
 
 def _upgrades() -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from packaging.version import Version
 
+from rackproof import rules
 from rackproof.baseline_parts import (
     DriverBaseline,
     GpuBaseline,
@@ -13,6 +14,7 @@ from rackproof.baseline_parts import (
     ImageBaseline,
     NvlinkBaseline,
     PackageBaseline,
+    RdmaPackages,
     RuntimeBaseline,
 )
 from rackproof.errors import InputError
@@ -157,8 +159,21 @@ def packages(r: Resolving) -> PackageBaseline | None:
         key_fingerprint=r.take("packages.key_fingerprint", r.site.require("packages", "key_fingerprint")),
         names=names,
         platform=platform,
+        rdma=_rdma_packages(r, platform),
         origin=r.choose("packages.origin", "packages", "origin", default="nvidia"),
     )
+
+
+def _rdma_packages(r: Resolving, platform: Platform) -> RdmaPackages | None:
+    stack = r.choose("packages.rdma", "rdma", "stack", default="none")
+    if stack == "none":
+        return None
+    if stack == "inbox":
+        names = tuple(rules.load("deploy")["rdma_inbox"].value[platform.manager])
+        return RdmaPackages(stack, names, ("rdma-core", "infiniband-diags"), "", "", "")
+    names = rules.load("deploy")["rdma_doca"].value
+    needed = [r.site.require("rdma", key).value for key in ("repository", "key_url", "key_fingerprint")]
+    return RdmaPackages(stack, names, names, *needed)
 
 
 def _platform(r: Resolving, repository: Cell[str]) -> Platform:

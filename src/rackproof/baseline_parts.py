@@ -72,6 +72,18 @@ class ImageBaseline:
 
 
 @dataclass(frozen=True)
+class RdmaPackages:
+    """The network stack for RDMA that the site wants installed."""
+
+    stack: str  # inbox | doca
+    names: tuple[str, ...]
+    shown_by: tuple[str, ...]  # those of them that the reading of a node lists
+    repository: str  # of DOCA; "" for what the distribution has
+    key_url: str
+    key_fingerprint: str
+
+
+@dataclass(frozen=True)
 class PackageBaseline:
     """Where packages come from and what they are called; None in a baseline that nobody deploys."""
 
@@ -80,4 +92,5 @@ class PackageBaseline:
     key_fingerprint: str
     names: PackageNames
     platform: Platform
+    rdma: RdmaPackages | None  # None: the site leaves the network stack to somebody else
     origin: str  # of the driver: nvidia | ubuntu; the repository is NVIDIA's in any case

@@ -26,9 +26,16 @@ MODPROBE = "/etc/modprobe.d/rackproof-nvidia.conf"
 PERSISTENCED = "/etc/systemd/system/nvidia-persistenced.service.d/rackproof.conf"
 IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
 FABRIC_MODULES = "/etc/modules-load.d/rackproof-fabric.conf"
+SYSCTL = "/etc/sysctl.d/90-rackproof.conf"
+PEERMEM = "/etc/modules-load.d/rackproof-nvidia-peermem.conf"
+ENGINE_LIMITS = "/etc/systemd/system/docker.service.d/rackproof.conf"
+RDMA_KEY = "/etc/pki/rackproof-rdma.asc"
+RDMA_SOURCE = "/etc/apt/sources.list.d/rackproof-rdma.sources"
+RDMA_DNF_SOURCE = "/etc/yum.repos.d/rackproof-rdma.repo"
 
 PATHS = (
     KEYRING, APT_SOURCE, UPGRADES, MODPROBE, PERSISTENCED, IMEX_NODES, RPM_KEY, DNF_SOURCE, PREFERENCES, FABRIC_MODULES,
+    SYSCTL, PEERMEM, ENGINE_LIMITS, RDMA_KEY, RDMA_SOURCE, RDMA_DNF_SOURCE,
 )  # fmt: skip
 
 _HEADER = "# Managed by rackproof; changes here are reported as drift and undone by the next deploy.\n"
@@ -58,6 +65,8 @@ def managed_files(baseline: Baseline) -> tuple[File, ...]:
         return ()
     files = [
         *([File("host", UPGRADES, _upgrades())] if baseline.packages.platform.manager == "apt" else []),
+        *([File("host", SYSCTL, _sysctl(baseline))] if baseline.kernel.sysctl else []),
+        *_rdma_source(baseline),
         source_file(baseline.packages),
         *([File("gpu_driver", PREFERENCES, _preferences(baseline))] if baseline.packages.origin == "ubuntu" else []),
         File("gpu_driver", MODPROBE, _modprobe(baseline)),
@@ -79,14 +88,27 @@ def keyring(packages: PackageBaseline) -> str:
 def source_file(packages: PackageBaseline) -> File:
     """The file that tells the package manager of NVIDIA's repository."""
     if packages.platform.manager == "dnf":
-        return File("gpu_driver", DNF_SOURCE, _dnf_source(packages.repository))
-    return File("gpu_driver", APT_SOURCE, _apt_source(packages.repository))
+        return File("gpu_driver", DNF_SOURCE, _dnf_source("nvidia", packages.repository, RPM_KEY))
+    return File("gpu_driver", APT_SOURCE, _apt_source(packages.repository, KEYRING))
 
 
-def _dnf_source(repository: str) -> str:
+def _rdma_source(baseline: Baseline) -> list[File]:
+    packages = baseline.packages
+    if packages is None or packages.rdma is None or not packages.rdma.repository or not baseline.rdma.needed:
+        return []
+    if packages.platform.manager == "dnf":
+        return [File("rdma", RDMA_DNF_SOURCE, _dnf_source("rdma", packages.rdma.repository, RDMA_KEY))]
+    return [File("rdma", RDMA_SOURCE, _apt_source(packages.rdma.repository, RDMA_KEY, "./"))]
+
+
+def _sysctl(baseline: Baseline) -> str:
+    return _HEADER + "".join(f"{name} = {value}\n" for name, value in baseline.kernel.sysctl)
+
+
+def _dnf_source(name: str, repository: str, key: str) -> str:
     return (
-        f"{_HEADER}[rackproof-nvidia]\nname=NVIDIA, by rackproof\nbaseurl={repository}\nenabled=1\ngpgcheck=1\n"
-        f"gpgkey=file://{RPM_KEY}\n"
+        f"{_HEADER}[rackproof-{name}]\nname=NVIDIA ({name}), by rackproof\nbaseurl={repository}\nenabled=1\ngpgcheck=1\n"
+        f"gpgkey=file://{key}\n"
     )
 
 
@@ -104,8 +126,8 @@ def _upgrades() -> str:
     return f"// Managed by rackproof\nUnattended-Upgrade::Package-Blacklist {{\n{names}}};\n"
 
 
-def _apt_source(repository: str) -> str:
-    return f"{_HEADER}Types: deb\nURIs: {repository}\nSuites: /\nSigned-By: {KEYRING}\n"
+def _apt_source(repository: str, key: str, suite: str = "/") -> str:
+    return f"{_HEADER}Types: deb\nURIs: {repository}\nSuites: {suite}\nSigned-By: {key}\n"
 
 
 def _modprobe(baseline: Baseline) -> str:

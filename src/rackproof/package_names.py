@@ -169,7 +169,7 @@ def foreign(packages: Mapping[str, str], origin: str) -> dict[str, str]:
     found = {}
     for name, version in packages.items():
         if concerned.search(name):
-            source = next((key for key, mark in marks.items() if mark.search(version)), "nvidia")
+            source = next((key for key, mark in marks.items() if mark.search(f"{name} {version}")), "nvidia")
             if source != origin:
                 found[name] = source
     return found

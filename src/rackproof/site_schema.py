@@ -29,6 +29,11 @@ _URL = {  # it ends up in a repository file and in shells
     "pattern": r"^(https?|file)://[A-Za-z0-9.-]*(:[0-9]+)?(/[A-Za-z0-9._~%+:-]*)*\Z",
     "description": "http://, https:// or file:// without a user, a query or spaces",
 }
+_FINGERPRINT = {
+    "type": "string",
+    "pattern": r"^[0-9A-F]{40}\Z",
+    "description": "the full fingerprint of the signing key: 40 upper-case hex digits",
+}
 _PORT = {"type": "integer", "minimum": 1, "maximum": 65535, "description": "a port, 1 to 65535"}
 _ADDRESS = {
     "type": "string",
@@ -60,18 +65,24 @@ SCHEMA: dict[str, Any] = _group(
         config_file=_TEXT,
         sudo=_FLAG,
     ),
-    driver=_group(version=_VERSION),
+    driver=_group(
+        version=_VERSION,
+        module_key_enrolled=_FLAG,  # the firmware trusts the key that DKMS signs with, so Secure Boot may stay on
+    ),
+    kernel=_group(tune=_FLAG),  # set the command line and the settings of rules/deploy.yaml
+    rdma=_group(
+        stack={"enum": ["none", "inbox", "doca"]},  # none: the network stack is somebody else's
+        repository=_URL,  # of DOCA
+        key_url=_URL,
+        key_fingerprint=_FINGERPRINT,
+    ),
     packages=_group(
         repository=_URL,
         platform={"enum": list(platforms())},  # of a mirror whose address does not say
         origin={"enum": ["nvidia", "ubuntu"]},  # of the driver; ubuntu: the repository is for the container toolkit alone
         replace_origin=_FLAG,  # remove GPU packages of another origin instead of refusing the host
         key_url=_URL,
-        key_fingerprint={
-            "type": "string",
-            "pattern": r"^[0-9A-F]{40}\Z",
-            "description": "the full fingerprint of the signing key: 40 upper-case hex digits",
-        },
+        key_fingerprint=_FINGERPRINT,
     ),
     container=_group(engine={"enum": ["docker"]}, engine_package=_TEXT, toolkit_version=_VERSION),
     image=_group(

@@ -182,6 +182,24 @@ extra_modules() {
 """
 
 
+# A signing key is trusted by its fingerprint, however it was fetched.
+_KEY = """\
+t=$(mktemp -d); trap 'rm -rf "$t"' EXIT
+file=$t/key
+{fetch}
+found=$(gpg --homedir "$t" --batch --no-tty --with-colons --show-keys "$t/key" 2>/dev/null |
+  awk -F: '$1 == "pub" {{p = 1}} $1 == "fpr" && p {{print $10; p = 0}}')
+if [ "$found" != '{fingerprint}' ]; then
+  echo "rackproof: the key at {url} has fingerprint '$found', wanted {fingerprint}: not trusted" >&2; exit 1
+fi
+mkdir -p "$(dirname {keyring})"
+case $(head -c 5 "$t/key") in
+  -----) cp "$t/key" "$t/armoured" ;;
+  *) gpg --homedir "$t" --batch --no-tty --enarmor <"$t/key" | sed 's/ARMORED FILE/PUBLIC KEY BLOCK/' >"$t/armoured" ;;
+esac
+install -m 644 "$t/armoured" {keyring}.new && mv -f {keyring}.new {keyring}
+"""
+
 # Whether a repository offers NAME=VERSION..., with lists of its own, so that the host's are as they were when this fails.
 _APT_OFFERS = """\
 [ -s {keyring} ] || {{ echo 'rackproof: cannot go back: {keyring} is gone; nothing was changed' >&2; exit 1; }}
@@ -219,6 +237,11 @@ class Manager:
     @property
     def prelude(self) -> str:
         return self.functions + _COMMON
+
+    def key_script(self, url: str, fingerprint: str, keyring: str) -> str:
+        """Fetch a signing key and keep it, armoured, if it is the one with this fingerprint."""
+        fetch = self.fetch.format(url=url, file="$file")
+        return _KEY.format(fetch=fetch, url=url, fingerprint=fingerprint, keyring=keyring)
 
 
 MANAGERS = {

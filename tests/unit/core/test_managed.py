@@ -12,11 +12,14 @@ from rackproof import yamlfile
 from rackproof.baseline import resolve
 from rackproof.errors import InputError
 from rackproof.managed import (
+    APT_SOURCE,
     DNF_SOURCE,
     FABRIC_MODULES,
     IMEX_NODES,
     KEYRING,
+    MODPROBE,
     PATHS,
+    PERSISTENCED,
     PREFERENCES,
     RPM_KEY,
     STAMP,
@@ -36,7 +39,7 @@ def test_a_baseline_nobody_deploys_manages_nothing() -> None:
 def test_files_of_a_tray(site_folder: Rack) -> None:
     files = {file.path: file for file in managed_files(resolve(site_folder.site("gb300"), domain=DOMAIN))}
     # Keys are fetched, not rendered; the others are of other managers, origins and fabrics.
-    assert set(files) == set(PATHS) - {KEYRING, RPM_KEY, DNF_SOURCE, PREFERENCES, FABRIC_MODULES}
+    assert set(files) == {APT_SOURCE, UPGRADES, MODPROBE, PERSISTENCED, IMEX_NODES} and set(files) < set(PATHS)
     assert files[IMEX_NODES].content == "10.0.0.2\n10.0.0.1\n"
     assert "options nvidia NVreg_CreateImexChannel0=1\n" in files["/etc/modprobe.d/rackproof-nvidia.conf"].content
     assert "blacklist nouveau\n" in files["/etc/modprobe.d/rackproof-nvidia.conf"].content
@@ -209,5 +212,5 @@ def test_the_archive_is_pinned_by_a_file(site_folder: Rack) -> None:
 
 @pytest.mark.parametrize("bad", ["https://x/ y", "https://user:secret@x/", "https://x/'; rm -rf /", "x"])
 def test_an_address_that_could_be_more_than_one_is_refused(site_folder: Rack, bad: str) -> None:
-    with pytest.raises(InputError, match="packages.repository"):
+    with pytest.raises(InputError, match=r"packages\.repository"):
         _site(site_folder, repository=bad)

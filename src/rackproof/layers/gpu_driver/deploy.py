@@ -9,28 +9,12 @@ from rackproof.deploy.node import Node, known_or
 from rackproof.deploy.onhost import Watch
 from rackproof.deploy.packages import MANAGERS
 from rackproof.facts import Missing, NodeFacts
+from rackproof.layers.host import deploy_kernel
 from rackproof.managed import APT_SOURCE, MODPROBE, PERSISTENCED, PREFERENCES, File, keyring, source_file
 from rackproof.package_names import PackageNames, foreign, locked
 from rackproof.verdict.report.clean import clean
 
 _BRANCHED = re.compile(r"^(?:nvidia|libnvidia|cuda-drivers|nvlink5)(?:-[a-z-]+)?-(\d{3})(?:-open|-server|\.[\d.]+)*$")
-
-_REPOSITORY = """\
-t=$(mktemp -d); trap 'rm -rf "$t"' EXIT
-file=$t/key
-{fetch}
-found=$(gpg --homedir "$t" --batch --no-tty --with-colons --show-keys "$t/key" 2>/dev/null |
-  awk -F: '$1 == "pub" {{p = 1}} $1 == "fpr" && p {{print $10; p = 0}}')
-if [ "$found" != '{fingerprint}' ]; then
-  echo "rackproof: the key at {url} has fingerprint '$found', wanted {fingerprint}: not trusted" >&2; exit 1
-fi
-mkdir -p "$(dirname {keyring})"
-case $(head -c 5 "$t/key") in
-  -----) cp "$t/key" "$t/armoured" ;;
-  *) gpg --homedir "$t" --batch --no-tty --enarmor <"$t/key" | sed 's/ARMORED FILE/PUBLIC KEY BLOCK/' >"$t/armoured" ;;
-esac
-install -m 644 "$t/armoured" {keyring}.new && mv -f {keyring}.new {keyring}
-"""
 
 # The key may have been replaced on the host, or NVIDIA may have changed it; then the one by fingerprint is fetched.
 _KEY = """\
@@ -90,10 +74,8 @@ def _repository(node: Node) -> None:
 
 
 def _fetch(packages: PackageBaseline) -> str:
-    fetch = MANAGERS[packages.platform.manager].fetch.format(url=packages.key_url, file="$file")
-    return _REPOSITORY.format(
-        fetch=fetch, url=packages.key_url, fingerprint=packages.key_fingerprint, keyring=keyring(packages)
-    )
+    manager = MANAGERS[packages.platform.manager]
+    return manager.key_script(packages.key_url, packages.key_fingerprint, keyring(packages))
 
 
 def _aside(node: Node) -> str:
@@ -198,6 +180,7 @@ def _reboot_reasons(node: Node, facts: NodeFacts) -> list[str]:
     if "nouveau" in known_or(driver.loaded_modules, ()):
         reasons.append("nouveau is loaded")
     there = known_or(driver.parameters, {})
+    reasons += [f"the kernel was not started with {word}" for word in deploy_kernel.lacking(node, facts)]
     reasons += [f"module parameter {key} is not {value}" for key, value in wanted.parameters if there.get(key) != value]
     return reasons
 

@@ -6,6 +6,8 @@ from rackproof.deploy.node import Node, known_or
 from rackproof.deploy.onhost import Watch
 from rackproof.deploy.packages import MANAGERS
 from rackproof.facts import Missing
+from rackproof.layers.host import deploy_kernel
+from rackproof.managed import UPGRADES
 
 _DNF_TIMERS = ("dnf-automatic.timer", "dnf-automatic-install.timer", "dnf-automatic-download.timer")
 _TIME = ("chrony", "systemd-timesyncd")
@@ -17,12 +19,13 @@ def bring_about(node: Node) -> None:
         broken = known_or(node.facts.host.broken_packages, ())
         if broken:
             node.packages(f"Finish what was left half installed: {', '.join(broken[:5])}", "mend")
-        node.files("Keep automatic upgrades off the GPU stack", node.managed("host"))
+        node.files("Keep automatic upgrades off the GPU stack", [f for f in node.managed("host") if f.path == UPGRADES])
         _dnf_automatic(node)
         gpg = MANAGERS[node.manager].gpg
         if not any(node.version_of(name) for name in gpg):
             node.packages("Install gpg, to check signing keys", f"refresh\ninstall {gpg[0]}")
         _time(node)
+        deploy_kernel.bring_about(node)
 
 
 def _dnf_automatic(node: Node) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from packaging.version import Version
@@ -18,7 +19,7 @@ from rackproof.baseline_parts import (
     RuntimeBaseline,
 )
 from rackproof.errors import InputError
-from rackproof.package_names import PackageNames, Platform, platform_of
+from rackproof.package_names import PackageNames, Platform, amd_names, platform_of
 from rackproof.resolving import MIB, Resolving, version
 from rackproof.sourced import Cell
 
@@ -143,10 +144,12 @@ def _rocm_image(r: Resolving) -> ImageBaseline:
 
 def packages(r: Resolving) -> PackageBaseline | None:
     pinned = r.site.get("driver", "version")
-    if pinned is None or r.site.get("packages", "repository") is None or r.hardware.vendor != "nvidia":
+    if pinned is None or r.site.get("packages", "repository") is None:
         r.notes["packages"] = "the site pins no driver version or names no package repository"
         return None
     repository, origin = r.site.require("packages", "repository"), r.site.get("packages", "origin")
+    if r.hardware.vendor == "amd":
+        return _amd_packages(r, pinned, repository)
     where = origin.source if origin else pinned.source
     platform = _platform(r, repository)
     names, r.notes["packages.names"] = PackageNames.of(
@@ -162,6 +165,22 @@ def packages(r: Resolving) -> PackageBaseline | None:
         rdma=_rdma_packages(r, platform),
         origin=r.choose("packages.origin", "packages", "origin", default="nvidia"),
     )
+
+
+def _amd_packages(r: Resolving, pinned: Cell[str], repository: Cell[str]) -> PackageBaseline:
+    r.site.require("packages", "platform")  # AMD's address does not say
+    platform = _platform(r, repository)
+    names, r.notes["packages.names"] = amd_names(pinned.value, platform, pinned.source)
+    served = re.search(r"/amdgpu/([0-9.]+)(?:/|$)", repository.value)
+    if served and not f"{pinned.value}.".startswith(f"{served[1]}."):
+        raise InputError(repository.source, f"packages.repository serves release {served[1]}", f".../amdgpu/{pinned.value}/ubuntu")
+    r.notes["packages.origin"] = r.notes["hardware"]
+    return PackageBaseline(
+        repository=r.take("packages.repository", repository),
+        key_url=r.take("packages.key_url", r.site.require("packages", "key_url")),
+        key_fingerprint=r.take("packages.key_fingerprint", r.site.require("packages", "key_fingerprint")),
+        names=names, platform=platform, rdma=_rdma_packages(r, platform), origin="amd",
+    )  # fmt: skip
 
 
 def _rdma_packages(r: Resolving, platform: Platform) -> RdmaPackages | None:

@@ -93,4 +93,4 @@ class PackageBaseline:
     names: PackageNames
     platform: Platform
     rdma: RdmaPackages | None  # None: the site leaves the network stack to somebody else
-    origin: str  # of the driver: nvidia | ubuntu; the repository is NVIDIA's in any case
+    origin: str  # of the driver: nvidia | ubuntu | amd; with ubuntu the repository is for NVIDIA's container toolkit

@@ -6,6 +6,7 @@ The deploy writes them and the checks compare hashes, so skipping an unchanged f
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackproof.baseline import Baseline
@@ -26,6 +27,9 @@ MODPROBE = "/etc/modprobe.d/rackproof-nvidia.conf"
 PERSISTENCED = "/etc/systemd/system/nvidia-persistenced.service.d/rackproof.conf"
 IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
 FABRIC_MODULES = "/etc/modules-load.d/rackproof-fabric.conf"
+AMD_KEYRING = "/etc/apt/keyrings/rackproof-amd.asc"
+AMD_SOURCE = "/etc/apt/sources.list.d/rackproof-amd.sources"
+AMD_PREFERENCES = "/etc/apt/preferences.d/rackproof-amd.pref"
 SYSCTL = "/etc/sysctl.d/90-rackproof.conf"
 PEERMEM = "/etc/modules-load.d/rackproof-nvidia-peermem.conf"
 ENGINE_LIMITS = "/etc/systemd/system/docker.service.d/rackproof.conf"
@@ -35,14 +39,14 @@ RDMA_DNF_SOURCE = "/etc/yum.repos.d/rackproof-rdma.repo"
 
 PATHS = (
     KEYRING, APT_SOURCE, UPGRADES, MODPROBE, PERSISTENCED, IMEX_NODES, RPM_KEY, DNF_SOURCE, PREFERENCES, FABRIC_MODULES,
-    SYSCTL, PEERMEM, ENGINE_LIMITS, RDMA_KEY, RDMA_SOURCE, RDMA_DNF_SOURCE,
+    AMD_KEYRING, AMD_SOURCE, AMD_PREFERENCES, SYSCTL, PEERMEM, ENGINE_LIMITS, RDMA_KEY, RDMA_SOURCE, RDMA_DNF_SOURCE,
 )  # fmt: skip
 
 _HEADER = "# Managed by rackproof; changes here are reported as drift and undone by the next deploy.\n"
 
 # What an automatic upgrade must leave alone: the driver stack, the kernel it was built for, the container engine.
 _FROZEN = ("nvidia-", "libnvidia-", "cuda-", "nvlsm", "linux-image-", "linux-headers-", "linux-modules-", "docker",
-           "containerd", "runc")
+           "containerd", "runc", "amdgpu")
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,14 @@ def managed_files(baseline: Baseline) -> tuple[File, ...]:
         *([File("host", SYSCTL, _sysctl(baseline))] if baseline.kernel.sysctl else []),
         *_rdma_source(baseline),
         source_file(baseline.packages),
-        *([File("gpu_driver", PREFERENCES, _preferences(baseline))] if baseline.packages.origin == "ubuntu" else []),
+    ]
+    if baseline.packages.origin == "amd":
+        names = baseline.packages.names
+        return (*files, File("gpu_driver", AMD_PREFERENCES, _pinned(names.held, names.version)))
+    if baseline.packages.origin == "ubuntu":
+        names = baseline.packages.names
+        files.append(File("gpu_driver", PREFERENCES, _pinned((*names.driver, *names.fabric), baseline.driver.version)))
+    files += [
         File("gpu_driver", MODPROBE, _modprobe(baseline)),
         File("gpu_driver", PERSISTENCED, _persistenced()),
     ]
@@ -82,11 +93,16 @@ def managed_files(baseline: Baseline) -> tuple[File, ...]:
 
 def keyring(packages: PackageBaseline) -> str:
     """Where the signing key of the package repository stands on a node."""
+    if packages.origin == "amd":
+        return AMD_KEYRING
     return {"apt": KEYRING, "dnf": RPM_KEY}[packages.platform.manager]
 
 
 def source_file(packages: PackageBaseline) -> File:
-    """The file that tells the package manager of NVIDIA's repository."""
+    """The file that tells the package manager of the vendor's repository."""
+    if packages.origin == "amd":
+        text = _apt_source(packages.repository, AMD_KEYRING, packages.names.suite)
+        return File("gpu_driver", AMD_SOURCE, f"{text}Components: main\n")
     if packages.platform.manager == "dnf":
         return File("gpu_driver", DNF_SOURCE, _dnf_source("nvidia", packages.repository, RPM_KEY))
     return File("gpu_driver", APT_SOURCE, _apt_source(packages.repository, KEYRING))
@@ -112,12 +128,10 @@ def _dnf_source(name: str, repository: str, key: str) -> str:
     )
 
 
-def _preferences(baseline: Baseline) -> str:
-    # What a pin package of NVIDIA's does, for an origin that has none: this version of the stack and no other.
-    assert baseline.packages is not None
-    names = baseline.packages.names
-    pinned = " ".join((*names.driver, *names.fabric))
-    return f"{_HEADER}Package: {pinned}\nPin: version {baseline.driver.version}-*\nPin-Priority: 1000\n"
+def _pinned(names: Sequence[str], version: str | None) -> str:
+    # What a pin package of NVIDIA's does, for an origin that has none: this version of the stack and no other. The first
+    # star stands for an epoch.
+    return f"{_HEADER}Package: {' '.join(names)}\nPin: version *{version}-*\nPin-Priority: 1000\n"
 
 
 def _upgrades() -> str:

@@ -87,6 +87,10 @@ class PackageNames:
     kernel: str = ""  # signed modules, one package a kernel: this, "-" and the kernel's release; "": built by DKMS
     stream: str = ""  # dnf module stream to enable first
     fabric_modules: tuple[str, ...] = ()  # kernel modules that the fabric daemon needs before it starts
+    version: str = ""  # of the driver as packages spell it; "": as the site does
+    module: str = ""  # ... and as the kernel does
+    suite: str = ""  # of an apt repository that is no flat one
+    held: tuple[str, ...] = ()  # kept at the version by a preferences file of ours
 
     def any_of(self, name: str) -> tuple[str, ...]:
         """All names of a package, the usual one first."""
@@ -121,6 +125,22 @@ class PackageNames:
                     raise InputError(where, f"packages.origin {origin}: {why}", "packages.origin: nvidia")
                 return _Origin(key, item, version, platform.id).names(kind, generations)
         raise InputError(where, f"no package names are known for driver branch {branch}", f"branches {described}")
+
+
+def amd_names(release: str, platform: Platform, where: str) -> tuple[PackageNames, str]:
+    """Names of AMD's driver for a release, and their source; raises InputError for one that nobody has described."""
+    releases = _cells().get("amd", "releases")
+    codenames = _cells().get("amd", "codenames").value
+    if release not in releases.value:
+        raise InputError(where, f"driver.version is {release}", f"a release of amdgpu: {', '.join(releases.value)}")
+    if platform.id not in codenames:
+        raise InputError(where, f"AMD's packages for {platform.id} are not known", ", ".join(codenames))
+    described = releases.value[release]
+    return PackageNames(
+        pin="", driver=_cells().get("amd", "driver").value, fabric=(), fabric_unversioned=(), toolkit=(),
+        version=described["package"], module=described["module"], suite=codenames[platform.id],
+        held=_cells().get("amd", "pinned").value,
+    ), releases.source  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -179,3 +199,8 @@ def locked(locks: Sequence[str], name: str, version: str) -> bool:
     """Whether dnf's versionlock keeps a package at a version; `locks`: its lines, "nvidia-imex-0:580.126.20-1.*"."""
     wanted = re.compile(rf"{re.escape(name)}-(?:[0-9]+:)?{re.escape(version)}-")
     return any(wanted.match(line) for line in locks)
+
+
+def amd_modules() -> tuple[str, ...]:
+    """Versions of amdgpu-dkms, without epoch and revision, of the releases that are known."""
+    return tuple(item["package"] for item in _cells().get("amd", "releases").value.values())

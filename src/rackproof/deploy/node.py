@@ -110,13 +110,15 @@ class Node:
                 _timeout=STEP_S,
             )  # fmt: skip
 
-    def reboots(self, name: str, reasons: Sequence[str], left: Callable[[NodeFacts], list[str]]) -> None:
+    def reboots(self, name: str, reasons: Sequence[str], left: Callable[[NodeFacts], list[str]], module: str = "nvidia") -> None:
         """Add a reboot, as many nodes at a time as the site allows. `left`: what it should have mended and has not."""
         step = self._step(name, disrupts=True, reboots=True, detail="; ".join(reasons))
         if self._goes_on(step):
             self.reboot = True
             settle_s, timeout_s = self.site.value("reboot", "settle_s"), self.site.value("reboot", "timeout_s")
-            terms = rebooting.Terms(settle_s, timeout_s, self.baseline.driver.version or "", left)
+            names = self.baseline.packages.names if self.baseline.packages else None
+            version = (names.module if names else "") or self.baseline.driver.version or ""
+            terms = rebooting.Terms(settle_s, timeout_s, version, left, module)
             rebooting.reboot(
                 name=name, step=step, run=self.run, terms=terms, _parallel=self.site.value("reboot", "batch")
             )

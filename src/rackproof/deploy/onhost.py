@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rackproof.evidence.tools.gpu_holders import DAEMONS
+from rackproof.evidence.tools.gpu_holders import DAEMONS, DEVICES
 from rackproof.managed import BUSY, JOURNAL, LOCK
 
 WAIT_S = 600  # for a step of an earlier run that still works on the node
@@ -76,7 +76,7 @@ differs() {
 
 # Between reading a node and changing it other nodes have their turn, and somebody may have started a job.
 _IDLE = f"""\
-held=$(find /proc/[0-9]*/fd -lname '/dev/nvidia[0-9]*' 2>/dev/null | cut -d / -f 3 | sort -u | while read -r pid; do
+held=$(find /proc/[0-9]*/fd \\( {DEVICES} \\) 2>/dev/null | cut -d / -f 3 | sort -u | while read -r pid; do
   read -r name <"/proc/$pid/comm" || continue
   case $name in {"|".join(DAEMONS)}) ;; *) echo "$name ($pid, user $(stat -c %U "/proc/$pid"))" ;; esac
 done 2>/dev/null | LC_ALL=C tr -cd ' -~\\n' | head -n 20)

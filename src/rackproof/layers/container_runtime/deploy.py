@@ -15,6 +15,8 @@ def bring_about(node: Node) -> None:
     """Engine first, then the toolkit, then what ties them to the driver."""
     with node.layer("container_runtime"):
         _engine(node)
+        if node.baseline.vendor != "nvidia":
+            return  # the devices of AMD's GPUs are handed to a container by name, as AMD and vLLM document it
         toolkit_changes = _toolkit(node)
         if toolkit_changes or not _configured(node):
             node.shell(

@@ -7,10 +7,11 @@ import re
 from rackproof.baseline_parts import PackageBaseline
 from rackproof.deploy.node import Node, known_or
 from rackproof.deploy.onhost import Watch
-from rackproof.deploy.packages import MANAGERS
 from rackproof.facts import Missing, NodeFacts
+from rackproof.layers.gpu_driver import deploy_amd
+from rackproof.layers.gpu_driver.repository import fetch_key, repository, secure_boot
 from rackproof.layers.host import deploy_kernel
-from rackproof.managed import APT_SOURCE, MODPROBE, PERSISTENCED, PREFERENCES, File, keyring, source_file
+from rackproof.managed import MODPROBE, PERSISTENCED, File, keyring
 from rackproof.package_names import PackageNames, foreign, locked
 from rackproof.verdict.report.clean import clean
 
@@ -27,9 +28,12 @@ if [ "$known" != '{fingerprint}' ]; then (
 def bring_about(node: Node) -> None:
     """Repository, packages, module options, and the reboot that makes them real."""
     with node.layer("gpu_driver"):
+        if node.baseline.vendor == "amd":
+            deploy_amd.bring_about(node)
+            return
         if why := _refusal(node):
             node.stop(why)
-        _repository(node)
+        repository(node)
         _packages(node)
         by_path = {file.path: file for file in node.managed("gpu_driver")}
         _module_options(node, by_path[MODPROBE])
@@ -48,43 +52,7 @@ def _refusal(node: Node) -> str:
             f"has GPU packages of another origin than {packages.origin}: {clean(listed, 1000)}; packages of two origins "
             "break one another: remove these, or set packages.replace_origin, or name their origin in packages.origin"
         )
-    system = node.facts.system
-    kernel = system if isinstance(system, Missing) else system.kernel
-    secure = False if isinstance(kernel, Missing) else known_or(kernel.secure_boot, False)
-    if secure and not packages.names.kernel and not node.site.value("driver", "module_key_enrolled", default=False):
-        return (
-            "has Secure Boot on, and the module that DKMS builds here is signed by a key the firmware does not know: enrol "
-            "that key (mokutil --import /var/lib/shim-signed/mok/MOK.der or /var/lib/dkms/mok.pub, confirmed on the console "
-            "at the next boot) and set driver.module_key_enrolled, or switch Secure Boot off, or on Ubuntu set "
-            "packages.origin: ubuntu for modules that Canonical signs"
-        )
-    return ""
-
-
-def _repository(node: Node) -> None:
-    packages = node.baseline.packages
-    assert packages is not None
-    source, key = source_file(packages), keyring(packages)
-    there = known_or(node.facts.host.files, {}).get(key)
-    if not (node.has(source) and there is not None and there.sha256 is not None):
-        name = f"NVIDIA repository key, checked by fingerprint {packages.key_fingerprint[-8:]}"
-        node.shell(name, _fetch(packages), watch=Watch(files=(key,)))
-        node.files("NVIDIA repository", [source], then=_aside(node))
-    node.files("Pin of the driver", [file for file in node.managed("gpu_driver") if file.path == PREFERENCES])
-
-
-def _fetch(packages: PackageBaseline) -> str:
-    manager = MANAGERS[packages.platform.manager]
-    return manager.key_script(packages.key_url, packages.key_fingerprint, keyring(packages))
-
-
-def _aside(node: Node) -> str:
-    """Other source files for the same origin would give apt two keys for one repository, which it refuses."""
-    others = [
-        path for path, text in known_or(node.facts.host.apt_sources, {}).items()
-        if path != APT_SOURCE and "developer.download.nvidia.com/compute/cuda/repos" in text
-    ]
-    return "\n".join(f"mv -f '{path}' '{path}.rackproof-disabled'" for path in others)
+    return secure_boot(node)
 
 
 def _packages(node: Node) -> None:
@@ -116,7 +84,7 @@ def _in_place(node: Node, names: PackageNames, version: str) -> bool:
 def _script(node: Node, packages: PackageBaseline, version: str) -> str:
     names = packages.names
     exact = (*names.driver, *names.fabric)
-    key = _KEY.format(keyring=keyring(packages), fingerprint=packages.key_fingerprint, fetch=_fetch(packages))
+    key = _KEY.format(keyring=keyring(packages), fingerprint=packages.key_fingerprint, fetch=fetch_key(packages))
     lines = [
         "refresh",
         f"stream {names.stream}" if names.stream else "",

@@ -9,6 +9,8 @@ from rackproof.package_names import PackageNames
 
 def bring_about(node: Node) -> None:
     """Bring the fabric daemon of this hardware to the driver's version, configured, enabled and running."""
+    if node.baseline.vendor != "nvidia":
+        return
     with node.layer("nvlink"):
         version = node.baseline.driver.version
         names = node.baseline.packages.names if node.baseline.packages else None

@@ -33,7 +33,8 @@ sed -i 's/^enabled.*/enabled = false/' /etc/dnf/plugins/local.conf
 mkdir -p /etc/dnf/vars; echo 9 >/etc/dnf/vars/releasever
 mkdir -p /repo/specs /etc/yum.repos.d
 spec() {{
-  printf 'Name: %s\\nVersion: %s\\nRelease: %s\\nEpoch: %s\\nSummary: lab stand-in\\n' "$@"
+  printf 'Name: %s\\nVersion: %s\\nRelease: %s\\nSummary: lab stand-in\\n' "$1" "$2" "$3"
+  [ "$4" = 0 ] || printf 'Epoch: %s\\n' "$4"
   printf 'License: MIT\\nBuildArch: noarch\\n'
   printf '%%description\\nlab stand-in\\n%%files\\n'
 }}

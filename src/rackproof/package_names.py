@@ -63,7 +63,9 @@ def platform_of(repository: str, named: str | None, architecture: str, where: st
     if not offered:
         raise InputError(where, f"NVIDIA has no repository of {identity} for {architecture}", _having(wanted))
     if found and not named and found[2] not in offered:
-        raise InputError(where, f"packages.repository is for {found[2]}", f"{offered[0]}, NVIDIA's name for {architecture}")
+        raise InputError(
+            where, f"packages.repository is for {found[2]}", f"{offered[0]}, NVIDIA's name for {architecture}"
+        )
     family = described["family"]
     return Platform(identity, family, _file().data["managers"][family], tuple(described["operating_systems"]))
 
@@ -113,7 +115,9 @@ class PackageNames:
             if item["origin"] == origin and item["family"] == platform.family
         }  # fmt: skip
         if not fitting:
-            raise InputError(where, f"there is no origin {origin} for {platform.id or platform.family}", "packages.origin: nvidia")
+            raise InputError(
+                where, f"there is no origin {origin} for {platform.id or platform.family}", "packages.origin: nvidia"
+            )
         described: list[int] = []
         for key, item in fitting.items():
             branches = _cells().get("origins", key, "branches").value

@@ -14,11 +14,12 @@ import pytest
 from conftest import why_not
 from rackproof import site
 from rackproof.baseline import resolve
+from rackproof.baseline_parts import PackageBaseline
 from rackproof.deploy import onhost
 from rackproof.deploy.packages import MANAGERS
 from rackproof.evidence.tools import package_policy, packages
-from rackproof.managed import LOCK
-from rackproof.package_names import PackageNames, locked
+from rackproof.managed import LOCK, RPM_KEY, source_file
+from rackproof.package_names import PackageNames, Platform, locked
 from rackproof_lab import base, dnf_root, host
 
 pytestmark = pytest.mark.lab
@@ -75,14 +76,16 @@ def test_the_whole_stack_at_its_version_and_back_to_an_older_one(dnf: Dnf) -> No
     )
     new, upgraded, older = (re.split(r"^= \w+\n", done.stdout, flags=re.M)[part] for part in (1, 2, 3))
     for name in (*names().driver, *names().fabric):
-        assert f"{name} {NOW}\n" in new and f"{name} {NOW}\n" in upgraded, "610 is there, and an upgrade leaves it alone"
+        assert f"{name} {NOW}\n" in new and f"{name} {NOW}\n" in upgraded, (
+            "610 is there, and an upgrade leaves it alone"
+        )
         assert f"{name} {OLDER}\n" in older
         assert locked(package_policy.parse_versionlock(new), name, NOW)
     assert "nvlsm 2025.10.14\n" in new and "kernel-devel 5.14.0\n" in new
 
 
 def test_headers_of_the_running_and_of_the_next_kernel(dnf: Dnf) -> None:
-    done = dnf("refresh\nheaders\necho \"= $noted\"\n")
+    done = dnf('refresh\nheaders\necho "= $noted"\n')
     assert done.stdout.split("= ")[-1].split() == [
         "kernel-devel-5.14.0-503.el9.x86_64", "kernel-devel-5.14.0-570.el9.x86_64",
     ]  # fmt: skip
@@ -96,7 +99,10 @@ def test_a_version_that_is_not_there_changes_nothing(dnf: Dnf) -> None:
 
 
 def test_a_repository_that_does_not_answer_is_an_error(dnf: Dnf) -> None:
-    done = dnf("printf '[gone]\\nname=g\\nbaseurl=http://127.0.0.1:9/\\nenabled=1\\n' >/etc/yum.repos.d/g.repo\nrefresh\n", ok=False)
+    done = dnf(
+        "printf '[gone]\\nname=g\\nbaseurl=http://127.0.0.1:9/\\nenabled=1\\n' >/etc/yum.repos.d/g.repo\nrefresh\n",
+        ok=False,
+    )
     assert "gone" in done.stderr
 
 
@@ -127,7 +133,13 @@ def test_a_step_is_locked_and_journalled_and_says_how_the_host_stands(dnf: Dnf) 
     run = onhost.Run("run-1", "me@here", 1, "")
     good = onhost.step(run, "nvlink", "Install", f"{MANAGERS['dnf'].prelude}{'refresh; want ' + NOW + ' nvidia-imex; go'}",
                        onhost.Watch(packages=True))  # fmt: skip
-    bad = onhost.step(run, "nvlink", "Fail", f"{MANAGERS['dnf'].prelude}refresh\nwant 1.1 nvidia-imex\ngo\n", onhost.Watch(packages=True))
+    bad = onhost.step(
+        run,
+        "nvlink",
+        "Fail",
+        f"{MANAGERS['dnf'].prelude}refresh\nwant 1.1 nvidia-imex\ngo\n",
+        onhost.Watch(packages=True),
+    )
     done = dnf(f"set +e\nmv /usr/bin/dpkg-query /usr/bin/dpkg-query.away\nsh -c {_quoted(onhost.take(run, None))}\nsh -c {_quoted(good)}; echo rc=$?\nsh -c {_quoted(bad)}; echo rc=$?\n"
                f"cat /var/lib/rackproof/journal.jsonl; test -f {LOCK}\n")  # fmt: skip
     assert "rc=0" in done.stdout and "rc=1" in done.stdout
@@ -146,3 +158,27 @@ def test_the_probe_reads_such_a_host(dnf: Dnf) -> None:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
+
+
+MAKE_KEY = """
+mkdir -m 700 /gk
+gpg --homedir /gk --batch -q --passphrase '' --quick-gen-key lab@lab ed25519 sign never
+gpg --homedir /gk --armor --export >/key.asc
+fpr=$(gpg --homedir /gk --with-colons --list-keys | awk -F: '$1 == "fpr" { print $10; exit }')
+"""
+
+
+def test_a_key_is_trusted_by_its_fingerprint_and_packages_by_that_key_alone(dnf: Dnf) -> None:
+    script = MANAGERS["dnf"].key_script("file:///key.asc", "FINGERPRINT", RPM_KEY)
+    wrong = script.replace("FINGERPRINT", "A" * 40)
+    right = f'printf %s {_quoted(script)} | sed "s/FINGERPRINT/$fpr/g" >/k.sh; sh -eu /k.sh'
+    packages = PackageBaseline("file:///repo/rpms", "", "", names(), Platform("rhel9", "el", "dnf", ()), None, "nvidia")
+    source = source_file(packages)
+    done = dnf(
+        f"{MAKE_KEY}sh -euc {_quoted(wrong)} && echo trusted; [ ! -e {RPM_KEY} ] && echo none yet\n{right}\n"
+        f"rm /etc/yum.repos.d/lab.repo; printf %s {_quoted(source.content)} >{source.path}\n"
+        f"grep -c 'BEGIN PGP' {RPM_KEY}; refresh; set +e; install nvlsm; echo rc=$?; rpm -q nvlsm; true\n"
+    )
+    assert "trusted" not in done.stdout.replace("not trusted", "") and "none yet" in done.stdout
+    assert "not trusted" in done.stderr
+    assert "rc=0" not in done.stdout and "package nvlsm is not installed" in done.stdout, "nobody signed that package"

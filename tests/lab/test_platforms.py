@@ -104,7 +104,10 @@ def test_hgx_servers(hgx: Rack, tmp_path: Path) -> None:
     assert code == 1 and log.count("needs a reboot (driver none is loaded") >= 3, log[-4000:]
     hgx.ssh("tray03", f"{FAIL}; {APT} install --reinstall nvidia-dkms-580-open={NOW}-1 >/dev/null 2>&1; {HEAL}")
     assert "iF" in hgx.ssh("tray03", "dpkg -l | cut -c 1-2 | sort -u"), "a package is to be half configured"
-    hgx.ssh("tray04", "systemctl disable -q --now docker.service docker.socket; rm -f /etc/modules-load.d/rackproof-fabric.conf")
+    hgx.ssh(
+        "tray04",
+        "systemctl disable -q --now docker.service docker.socket; rm -f /etc/modules-load.d/rackproof-fabric.conf",
+    )
 
     accepted(hgx)
     for node in NODES:

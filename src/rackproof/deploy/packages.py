@@ -249,6 +249,10 @@ MANAGERS = {
         "apt", APT, "/usr/lib/apt/apt-helper download-file '{url}' \"{file}\" >/dev/null", _APT_OFFERS, ("gpg", "gnupg")
     ),
     "dnf": Manager(
-        "dnf", DNF, "curl -fsSL --retry 2 --max-time 120 -o \"{file}\" '{url}'", _DNF_OFFERS, ("gnupg2", "gnupg2-minimal")
+        "dnf",
+        DNF,
+        "curl -fsSL --retry 2 --max-time 120 -o \"{file}\" '{url}'",
+        _DNF_OFFERS,
+        ("gnupg2", "gnupg2-minimal"),
     ),
 }

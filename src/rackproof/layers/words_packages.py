@@ -17,11 +17,17 @@ def pins(facts: NodeFacts, wanted: PackageBaseline, version: str) -> dict[str, F
         return {f"versionlock of {name}": _locked(locks, name, version) for name in (*names.driver, *names.fabric)}
     if not names.pin:
         return {}
-    return {names.pin: seen(packages(facts), lambda found: bool(found.get(names.pin)), lambda found: _there(names.pin in found))}
+    return {
+        names.pin: seen(
+            packages(facts), lambda found: bool(found.get(names.pin)), lambda found: _there(names.pin in found)
+        )
+    }
 
 
 def _locked(locks: Fact[tuple[str, ...]], name: str, version: str) -> Fact[Reading]:
-    return seen(locks, lambda found: locked(found, name, version), lambda found: f"none at {version} in {len(found)} locks")
+    return seen(
+        locks, lambda found: locked(found, name, version), lambda found: f"none at {version} in {len(found)} locks"
+    )
 
 
 def _there(installed: bool) -> str:

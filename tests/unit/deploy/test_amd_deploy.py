@@ -37,7 +37,9 @@ def chosen(**over: Any) -> site.Site:
 
 def amd(**over: Any) -> AmdFacts:
     fields = {**dict.fromkeys(AmdDriverFacts.__dataclass_fields__, ABSENT), "gpus": (), "loaded": True}
-    driver = AmdDriverFacts(**{**fields, "loaded_version": MODULE, "loaded_srcversion": "A1", "disk_srcversion": "A1", **over})
+    driver = AmdDriverFacts(
+        **{**fields, "loaded_version": MODULE, "loaded_srcversion": "A1", "disk_srcversion": "A1", **over}
+    )
     gpus = tuple(AmdGpu(index, compute_partition="SPX", memory_partition="NPS1") for index in range(8))
     return AmdFacts(driver, gpus, ())
 
@@ -56,7 +58,10 @@ HEALTHY = {"amdgpu_dkms": PACKAGE}
 def test_what_is_kept_on_such_a_host() -> None:
     files = {file.path: file.content for file in managed_files(resolve(chosen()))}
     assert set(files) == {UPGRADES, AMD_SOURCE, AMD_PREFERENCES} and not {MODPROBE, PERSISTENCED} & set(files)
-    assert f"URIs: {PACKAGES['repository']}\nSuites: noble\nSigned-By: {AMD_KEYRING}\nComponents: main\n" in files[AMD_SOURCE]
+    assert (
+        f"URIs: {PACKAGES['repository']}\nSuites: noble\nSigned-By: {AMD_KEYRING}\nComponents: main\n"
+        in files[AMD_SOURCE]
+    )
     assert "Package: amdgpu-dkms amdgpu-dkms-firmware\nPin: version *6.16.13.30300300-*\n" in files[AMD_PREFERENCES]
     assert '"^amdgpu"' in files[UPGRADES]
 
@@ -120,7 +125,10 @@ def test_kernel_arguments_with_consent(monkeypatch: pytest.MonkeyPatch) -> None:
     facts, tuned = node(**HEALTHY), chosen(kernel={"tune": True})
     facts = replace(facts, host=replace(facts.host, cmdline=("ro", "pci=bfsort")))
     recorder, _ = run(monkeypatch, facts, tuned)
-    assert "Kernel command line: pci=realloc=off,bfsort iommu=pt" in recorder.names and "Reboot, 2 at a time" in recorder.names
+    assert (
+        "Kernel command line: pci=realloc=off,bfsort iommu=pt" in recorder.names
+        and "Reboot, 2 at a time" in recorder.names
+    )
     given = replace(facts, host=replace(facts.host, cmdline=("pci=bfsort", "pci=realloc=off", "iommu=pt")))
     assert not any("command line" in name for name in run(monkeypatch, given, tuned)[0].names)
 
@@ -133,8 +141,14 @@ def test_secure_boot(monkeypatch: pytest.MonkeyPatch) -> None:
     ("over", "message"),
     [
         ({"driver": {"version": "30.30.9"}}, "driver.version is 30.30.9\n  accepted: a release of amdgpu: 30.10.2"),
-        ({"packages": {"platform": "debian12"}}, "AMD's packages for debian12 are not known\n  accepted: ubuntu2204, ubuntu2404"),
-        ({"packages": {"repository": "https://repo.radeon.com/amdgpu/31.40/ubuntu"}}, "packages.repository serves release 31.40"),
+        (
+            {"packages": {"platform": "debian12"}},
+            "AMD's packages for debian12 are not known\n  accepted: ubuntu2204, ubuntu2404",
+        ),
+        (
+            {"packages": {"repository": "https://repo.radeon.com/amdgpu/31.40/ubuntu"}},
+            "packages.repository serves release 31.40",
+        ),
     ],
 )
 def test_what_a_site_may_ask_for(over: dict[str, Any], message: str) -> None:

@@ -100,7 +100,10 @@ def test_a_bare_dnf_host(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = script.splitlines()
     order = [lines.index(word) for word in ("refresh", "stream nvidia-driver:580-open")]
     order.append(next(n for n, line in enumerate(lines) if line.startswith("pin 580.126.20 - kmod-nvidia-open-dkms ")))
-    order += [lines.index(word) for word in ("headers", "want 580.126.20 nvidia-fabricmanager", "also nvlsm infiniband-diags", "go")]
+    order += [
+        lines.index(word)
+        for word in ("headers", "want 580.126.20 nvidia-fabricmanager", "also nvlsm infiniband-diags", "go")
+    ]
     assert order == sorted(order) and not node.stopped
 
 
@@ -288,7 +291,9 @@ def test_doca_comes_from_its_own_repository_by_its_own_key(monkeypatch: pytest.M
 
 def test_two_network_stacks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = over_rdma(rdma={"stack": "inbox"})
-    _, node = run(monkeypatch, direct(of_baseline(healthy("b300"), resolve(wanted)), True, "OFED-internal-25.10"), wanted)
+    _, node = run(
+        monkeypatch, direct(of_baseline(healthy("b300"), resolve(wanted)), True, "OFED-internal-25.10"), wanted
+    )
     assert "has OFED OFED-internal-25.10 installed" in node.stopped
 
 
@@ -318,7 +323,9 @@ def test_grace_and_amd_arguments() -> None:
 def test_a_clock_that_nobody_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = healthy("b300")
     assert not isinstance(facts.host.units, Missing) and not isinstance(facts.system, Missing)
-    off = {name: replace(facts.host.units[name], active="inactive", sub="dead") for name in ("chrony", "systemd-timesyncd")}
+    off = {
+        name: replace(facts.host.units[name], active="inactive", sub="dead") for name in ("chrony", "systemd-timesyncd")
+    }
     unset = replace(facts.system, clock=TimeFacts(False, ABSENT, ABSENT, ABSENT))
     facts = replace(facts, system=unset, host=replace(facts.host, units={**facts.host.units, **off}))
     recorder, _ = run(monkeypatch, facts, chosen())

@@ -54,7 +54,10 @@ def _reboot(node: Node) -> None:
         node.stop(f"needs a reboot ({'; '.join(reasons)}): reboot it and run again, or set reboot.allow")
         return
     node.reboots(
-        f"Reboot, {node.site.value('reboot', 'batch')} at a time", reasons, lambda facts: _reasons(node, facts), "amdgpu"
+        f"Reboot, {node.site.value('reboot', 'batch')} at a time",
+        reasons,
+        lambda facts: _reasons(node, facts),
+        "amdgpu",
     )
 
 

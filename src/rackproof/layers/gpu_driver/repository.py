@@ -35,7 +35,8 @@ def fetch_key(packages: PackageBaseline) -> str:
 def _aside(node: Node) -> str:
     """Other source files for the same origin would give apt two keys for one repository, which it refuses."""
     others = [
-        path for path, text in known_or(node.facts.host.apt_sources, {}).items()
+        path
+        for path, text in known_or(node.facts.host.apt_sources, {}).items()
         if path != APT_SOURCE and "developer.download.nvidia.com/compute/cuda/repos" in text
     ]
     return "\n".join(f"mv -f '{path}' '{path}.rackproof-disabled'" for path in others)

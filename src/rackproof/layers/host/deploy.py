@@ -34,7 +34,11 @@ def _dnf_automatic(node: Node) -> None:
     timer = units.get("dnf-automatic.timer")
     if node.manager == "dnf" and timer is not None and (timer.running or timer.enabled == "enabled"):
         script = f"for t in {' '.join(_DNF_TIMERS)}; do systemctl disable -q --now $t 2>/dev/null || :; done\n"
-        node.shell("Switch dnf-automatic off", script + f"! systemctl is-enabled -q {_DNF_TIMERS[0]}", watch=Watch(units=_DNF_TIMERS[:1]))
+        node.shell(
+            "Switch dnf-automatic off",
+            script + f"! systemctl is-enabled -q {_DNF_TIMERS[0]}",
+            watch=Watch(units=_DNF_TIMERS[:1]),
+        )
 
 
 def _time(node: Node) -> None:
@@ -44,4 +48,7 @@ def _time(node: Node) -> None:
     units = known_or(node.facts.host.units, {})
     unset = not isinstance(clock, Missing) and known_or(clock.synchronized, True) is False
     if unset and not any(name in units and units[name].running for name in _TIME):
-        node.packages("Install chrony, so that the clock is set", "refresh\ninstall chrony\nsystemctl enable -q --now chrony || systemctl enable -q --now chronyd")
+        node.packages(
+            "Install chrony, so that the clock is set",
+            "refresh\ninstall chrony\nsystemctl enable -q --now chrony || systemctl enable -q --now chronyd",
+        )

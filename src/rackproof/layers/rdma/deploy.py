@@ -69,7 +69,9 @@ def _peermem(node: Node) -> None:
     offered = False if isinstance(direct, Missing) else known_or(direct.peer_memory_symbol, False)
     stack = node.baseline.packages.rdma if node.baseline.packages else None
     if not (offered or (stack is not None and stack.stack == "doca")):
-        node.notes.append("nvidia_peermem is left out: the kernel's ib_core has no peer-memory interface; dma-buf is used")
+        node.notes.append(
+            "nvidia_peermem is left out: the kernel's ib_core has no peer-memory interface; dma-buf is used"
+        )
         return
     loaded = "nvidia_peermem" in known_or(node.facts.driver.loaded_modules, ())
     if not node.has(_PEERMEM):

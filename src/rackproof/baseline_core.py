@@ -167,8 +167,10 @@ def packages(r: Resolving) -> PackageBaseline | None:
     )
 
 
-def _amd_packages(r: Resolving, pinned: Cell[str], repository: Cell[str]) -> PackageBaseline:
-    r.site.require("packages", "platform")  # AMD's address does not say
+def _amd_packages(r: Resolving, pinned: Cell[str], repository: Cell[str]) -> PackageBaseline | None:
+    if r.site.get("packages", "platform") is None:  # AMD's address does not say
+        r.notes["packages"] = "the site names no packages.platform, without which AMD's packages are not known"
+        return None
     platform = _platform(r, repository)
     names, r.notes["packages.names"] = amd_names(pinned.value, platform, pinned.source)
     served = re.search(r"/amdgpu/([0-9.]+)(?:/|$)", repository.value)

@@ -229,6 +229,7 @@ def over_rdma(**over: Any) -> site.Site:
 
 def direct(facts: NodeFacts, symbol: Any, ofed: str | None = None) -> NodeFacts:
     assert not isinstance(facts.system, Missing)
+    facts = driver(facts, loaded_modules=frozenset({"nvidia", "mlx5_ib", "ib_umad"}))
     system = replace(facts.system, gpudirect=GpuDirectFacts(ABSENT, symbol, ABSENT, ABSENT))
     return replace(facts, system=system, rdma=RdmaFacts((), "sysfs", (), frozenset(), ofed, ABSENT))
 
@@ -302,6 +303,7 @@ def test_two_network_stacks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_kernel_arguments_only_where_the_site_asks_and_with_a_reboot(monkeypatch: pytest.MonkeyPatch) -> None:
     facts, tuned = healthy("b300"), chosen(kernel={"tune": True})
+    facts = replace(facts, host=replace(facts.host, cmdline=("ro", "quiet")))
     assert run(monkeypatch, facts, chosen())[0].names == []
     recorder, _ = run(monkeypatch, facts, tuned)
     assert recorder.names[:2] == ["Kernel command line: iommu=pt", "Reboot, 2 at a time"]

@@ -87,7 +87,8 @@ def tasks(of: Plan) -> list[dict[str, Any]]:
     baseline = of.nodes[0].baseline
     assert baseline is not None and baseline.packages is not None
     names = baseline.packages.names
-    driver, toolkit = [*names.driver, *names.fabric], list(names.toolkit)
+    # Of packages with several names the lab's repository has those that come last.
+    driver, toolkit = [*(names.any_of(name)[-1] for name in names.driver), *names.fabric], list(names.toolkit)
     found: list[dict[str, Any]] = [
         {"ansible.builtin.copy": {"dest": file.path, "content": file.content, "mode": "0" + file.mode}}
         for file in managed_files(baseline)

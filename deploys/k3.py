@@ -16,13 +16,16 @@ from rackproof.layers.gpu_driver import deploy as gpu_driver
 from rackproof.layers.host import deploy as host
 from rackproof.layers.image import deploy as image
 from rackproof.layers.nvlink import deploy as nvlink
+from rackproof.layers.rdma import deploy as rdma
 from rackproof.layers.weights import deploy as weights
 
 node = begin()
 host.bring_about(node)
+rdma.before_driver(node)
 gpu_driver.bring_about(node)
 nvlink.bring_about(node)
 container_runtime.bring_about(node)
+rdma.bring_about(node)
 image.bring_about(node)
 weights.bring_about(node)
 finish(node)

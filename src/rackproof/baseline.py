@@ -15,6 +15,7 @@ from typing import Any
 
 from rackproof import baseline_core
 from rackproof.baseline_amd import AmdBaseline, amd_baseline
+from rackproof.baseline_kernel import KernelBaseline, kernel_baseline
 from rackproof.baseline_offer import OfferBaseline, offer_baseline
 from rackproof.baseline_parts import (
     DriverBaseline,
@@ -50,6 +51,7 @@ class Baseline:
     runtime: RuntimeBaseline
     image: ImageBaseline
     packages: PackageBaseline | None
+    kernel: KernelBaseline
     system: SystemBaseline
     rdma: RdmaBaseline
     amd: AmdBaseline | None  # None where the GPUs are not AMD's
@@ -110,6 +112,7 @@ def resolve(
         runtime=baseline_core.runtime(r),
         image=baseline_core.image(r, baseline_core.OCI_ARCHITECTURE[host.architecture]),
         packages=baseline_core.packages(r),
+        kernel=kernel_baseline(r),
         system=system_baseline(r),
         rdma=rdma_baseline(r),
         amd=amd_baseline(r),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from packaging.version import Version
 
+from rackproof import rules
 from rackproof.baseline_container import container_rules
 from rackproof.baseline_parts import (
     DriverBaseline,
@@ -14,10 +16,11 @@ from rackproof.baseline_parts import (
     ImageBaseline,
     NvlinkBaseline,
     PackageBaseline,
+    RdmaPackages,
     RuntimeBaseline,
 )
 from rackproof.errors import InputError
-from rackproof.package_names import PackageNames
+from rackproof.package_names import PackageNames, Platform, amd_names, platform_of
 from rackproof.resolving import MIB, Resolving, version
 from rackproof.sourced import Cell
 
@@ -173,18 +176,62 @@ def _rocm_image(r: Resolving) -> ImageBaseline:
 
 def packages(r: Resolving) -> PackageBaseline | None:
     pinned = r.site.get("driver", "version")
-    if pinned is None or r.site.get("packages", "repository") is None or r.hardware.vendor != "nvidia":
+    if pinned is None or r.site.get("packages", "repository") is None:
         r.notes["packages"] = "the site pins no driver version or names no package repository"
         return None
+    repository, origin = r.site.require("packages", "repository"), r.site.get("packages", "origin")
+    if r.hardware.vendor == "amd":
+        return _amd_packages(r, pinned, repository)
+    where = origin.source if origin else pinned.source
+    platform = _platform(r, repository)
+    names, r.notes["packages.names"] = PackageNames.of(
+        pinned.value, r.hardware.fabric_kind.value, r.hardware.generation, where, platform,
+        origin.value if origin else "nvidia",
+    )  # fmt: skip
     return PackageBaseline(
-        repository=r.take("packages.repository", r.site.require("packages", "repository")),
+        repository=r.take("packages.repository", repository),
         key_url=r.take("packages.key_url", r.site.require("packages", "key_url")),
         key_fingerprint=r.take("packages.key_fingerprint", r.site.require("packages", "key_fingerprint")),
-        names=package_names(r, pinned),
+        names=names,
+        platform=platform,
+        rdma=_rdma_packages(r, platform),
+        origin=r.choose("packages.origin", "packages", "origin", default="nvidia"),
     )
 
 
-def package_names(r: Resolving, pinned: Cell[str]) -> PackageNames:
-    names, source = PackageNames.of(pinned.value, r.hardware.fabric_kind.value, r.hardware.generation, pinned.source)
-    r.notes["packages.names"] = source
-    return names
+def _amd_packages(r: Resolving, pinned: Cell[str], repository: Cell[str]) -> PackageBaseline | None:
+    if r.site.get("packages", "platform") is None:  # AMD's address does not say
+        r.notes["packages"] = "the site names no packages.platform, without which AMD's packages are not known"
+        return None
+    platform = _platform(r, repository)
+    names, r.notes["packages.names"] = amd_names(pinned.value, platform, pinned.source)
+    served = re.search(r"/amdgpu/([0-9.]+)(?:/|$)", repository.value)
+    if served and not f"{pinned.value}.".startswith(f"{served[1]}."):
+        raise InputError(repository.source, f"packages.repository serves release {served[1]}", f".../amdgpu/{pinned.value}/ubuntu")
+    r.notes["packages.origin"] = r.notes["hardware"]
+    return PackageBaseline(
+        repository=r.take("packages.repository", repository),
+        key_url=r.take("packages.key_url", r.site.require("packages", "key_url")),
+        key_fingerprint=r.take("packages.key_fingerprint", r.site.require("packages", "key_fingerprint")),
+        names=names, platform=platform, rdma=_rdma_packages(r, platform), origin="amd",
+    )  # fmt: skip
+
+
+def _rdma_packages(r: Resolving, platform: Platform) -> RdmaPackages | None:
+    stack = r.choose("packages.rdma", "rdma", "stack", default="none")
+    if stack == "none":
+        return None
+    if stack == "inbox":
+        names = tuple(rules.load("deploy")["rdma_inbox"].value[platform.manager])
+        return RdmaPackages(stack, names, ("rdma-core", "infiniband-diags"), "", "", "")
+    names = rules.load("deploy")["rdma_doca"].value
+    needed = [r.site.require("rdma", key).value for key in ("repository", "key_url", "key_fingerprint")]
+    return RdmaPackages(stack, names, names, *needed)
+
+
+def _platform(r: Resolving, repository: Cell[str]) -> Platform:
+    named = r.site.get("packages", "platform")
+    cell = named or repository
+    architecture = (r.site.get("simulation", "architecture") or r.hardware.cpu_architecture).value
+    r.notes["packages.platform"] = cell.source
+    return platform_of(repository.value, named.value if named else None, architecture, cell.source)

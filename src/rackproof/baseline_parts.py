@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rackproof.baseline_container import ContainerRules
-from rackproof.package_names import PackageNames
+from rackproof.package_names import PackageNames, Platform
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,18 @@ class ImageBaseline:
 
 
 @dataclass(frozen=True)
+class RdmaPackages:
+    """The network stack for RDMA that the site wants installed."""
+
+    stack: str  # inbox | doca
+    names: tuple[str, ...]
+    shown_by: tuple[str, ...]  # those of them that the reading of a node lists
+    repository: str  # of DOCA; "" for what the distribution has
+    key_url: str
+    key_fingerprint: str
+
+
+@dataclass(frozen=True)
 class PackageBaseline:
     """Where packages come from and what they are called; None in a baseline that nobody deploys."""
 
@@ -98,3 +110,6 @@ class PackageBaseline:
     key_url: str
     key_fingerprint: str
     names: PackageNames
+    platform: Platform
+    rdma: RdmaPackages | None  # None: the site leaves the network stack to somebody else
+    origin: str  # of the driver: nvidia | ubuntu | amd; with ubuntu the repository is for NVIDIA's container toolkit

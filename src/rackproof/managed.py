@@ -6,9 +6,11 @@ The deploy writes them and the checks compare hashes, so skipping an unchanged f
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackproof.baseline import Baseline
+from rackproof.baseline_parts import PackageBaseline
 
 STAMP = "/etc/rackproof/baseline.json"  # written by the deploy, but not compared byte by byte: it holds the time
 HISTORY = "/etc/rackproof/history"  # earlier stamps, one file each; names sort by time
@@ -16,19 +18,35 @@ LOCK = "/var/lib/rackproof/lock"
 BUSY = "/var/lib/rackproof/busy"  # flock is held while a step runs
 JOURNAL = "/var/lib/rackproof/journal.jsonl"
 KEYRING = "/etc/apt/keyrings/rackproof-nvidia.asc"
+RPM_KEY = "/etc/pki/rpm-gpg/RPM-GPG-KEY-rackproof-nvidia"
+DNF_SOURCE = "/etc/yum.repos.d/rackproof-nvidia.repo"
+PREFERENCES = "/etc/apt/preferences.d/rackproof-nvidia.pref"
 APT_SOURCE = "/etc/apt/sources.list.d/rackproof-nvidia.sources"
 UPGRADES = "/etc/apt/apt.conf.d/52rackproof-unattended-upgrades"
 MODPROBE = "/etc/modprobe.d/rackproof-nvidia.conf"
 PERSISTENCED = "/etc/systemd/system/nvidia-persistenced.service.d/rackproof.conf"
 IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
+FABRIC_MODULES = "/etc/modules-load.d/rackproof-fabric.conf"
+AMD_KEYRING = "/etc/apt/keyrings/rackproof-amd.asc"
+AMD_SOURCE = "/etc/apt/sources.list.d/rackproof-amd.sources"
+AMD_PREFERENCES = "/etc/apt/preferences.d/rackproof-amd.pref"
+SYSCTL = "/etc/sysctl.d/90-rackproof.conf"
+PEERMEM = "/etc/modules-load.d/rackproof-nvidia-peermem.conf"
+ENGINE_LIMITS = "/etc/systemd/system/docker.service.d/rackproof.conf"
+RDMA_KEY = "/etc/pki/rackproof-rdma.asc"
+RDMA_SOURCE = "/etc/apt/sources.list.d/rackproof-rdma.sources"
+RDMA_DNF_SOURCE = "/etc/yum.repos.d/rackproof-rdma.repo"
 
-PATHS = (KEYRING, APT_SOURCE, UPGRADES, MODPROBE, PERSISTENCED, IMEX_NODES)
+PATHS = (
+    KEYRING, APT_SOURCE, UPGRADES, MODPROBE, PERSISTENCED, IMEX_NODES, RPM_KEY, DNF_SOURCE, PREFERENCES, FABRIC_MODULES,
+    AMD_KEYRING, AMD_SOURCE, AMD_PREFERENCES, SYSCTL, PEERMEM, ENGINE_LIMITS, RDMA_KEY, RDMA_SOURCE, RDMA_DNF_SOURCE,
+)  # fmt: skip
 
 _HEADER = "# Managed by rackproof; changes here are reported as drift and undone by the next deploy.\n"
 
 # What an automatic upgrade must leave alone: the driver stack, the kernel it was built for, the container engine.
 _FROZEN = ("nvidia-", "libnvidia-", "cuda-", "nvlsm", "linux-image-", "linux-headers-", "linux-modules-", "docker",
-           "containerd", "runc")
+           "containerd", "runc", "amdgpu")
 
 
 @dataclass(frozen=True)
@@ -50,14 +68,70 @@ def managed_files(baseline: Baseline) -> tuple[File, ...]:
     if baseline.packages is None:
         return ()
     files = [
-        File("host", UPGRADES, _upgrades()),
-        File("gpu_driver", APT_SOURCE, _apt_source(baseline.packages.repository)),
+        *([File("host", UPGRADES, _upgrades())] if baseline.packages.platform.manager == "apt" else []),
+        *([File("host", SYSCTL, _sysctl(baseline))] if baseline.kernel.sysctl else []),
+        *_rdma_source(baseline),
+        source_file(baseline.packages),
+    ]
+    if baseline.packages.origin == "amd":
+        names = baseline.packages.names
+        return (*files, File("gpu_driver", AMD_PREFERENCES, _pinned(names.held, names.version)))
+    if baseline.packages.origin == "ubuntu":
+        names = baseline.packages.names
+        files.append(File("gpu_driver", PREFERENCES, _pinned((*names.driver, *names.fabric), baseline.driver.version)))
+    files += [
         File("gpu_driver", MODPROBE, _modprobe(baseline)),
         File("gpu_driver", PERSISTENCED, _persistenced()),
     ]
+    if baseline.packages.names.fabric_modules:
+        modules = "".join(f"{name}\n" for name in baseline.packages.names.fabric_modules)
+        files.append(File("nvlink", FABRIC_MODULES, _HEADER + modules))
     if baseline.nvlink.domain is not None and baseline.nvlink.host_imex:
         files.append(File("nvlink", IMEX_NODES, "".join(f"{address}\n" for address in baseline.nvlink.domain)))
     return tuple(files)
+
+
+def keyring(packages: PackageBaseline) -> str:
+    """Where the signing key of the package repository stands on a node."""
+    if packages.origin == "amd":
+        return AMD_KEYRING
+    return {"apt": KEYRING, "dnf": RPM_KEY}[packages.platform.manager]
+
+
+def source_file(packages: PackageBaseline) -> File:
+    """The file that tells the package manager of the vendor's repository."""
+    if packages.origin == "amd":
+        text = _apt_source(packages.repository, AMD_KEYRING, packages.names.suite)
+        return File("gpu_driver", AMD_SOURCE, f"{text}Components: main\n")
+    if packages.platform.manager == "dnf":
+        return File("gpu_driver", DNF_SOURCE, _dnf_source("nvidia", packages.repository, RPM_KEY))
+    return File("gpu_driver", APT_SOURCE, _apt_source(packages.repository, KEYRING))
+
+
+def _rdma_source(baseline: Baseline) -> list[File]:
+    packages = baseline.packages
+    if packages is None or packages.rdma is None or not packages.rdma.repository or not baseline.rdma.needed:
+        return []
+    if packages.platform.manager == "dnf":
+        return [File("rdma", RDMA_DNF_SOURCE, _dnf_source("rdma", packages.rdma.repository, RDMA_KEY))]
+    return [File("rdma", RDMA_SOURCE, _apt_source(packages.rdma.repository, RDMA_KEY, "./"))]
+
+
+def _sysctl(baseline: Baseline) -> str:
+    return _HEADER + "".join(f"{name} = {value}\n" for name, value in baseline.kernel.sysctl)
+
+
+def _dnf_source(name: str, repository: str, key: str) -> str:
+    return (
+        f"{_HEADER}[rackproof-{name}]\nname=NVIDIA ({name}), by rackproof\nbaseurl={repository}\nenabled=1\ngpgcheck=1\n"
+        f"gpgkey=file://{key}\n"
+    )
+
+
+def _pinned(names: Sequence[str], version: str | None) -> str:
+    # What a pin package of NVIDIA's does, for an origin that has none: this version of the stack and no other. The first
+    # star stands for an epoch.
+    return f"{_HEADER}Package: {' '.join(names)}\nPin: version *{version}-*\nPin-Priority: 1000\n"
 
 
 def _upgrades() -> str:
@@ -66,8 +140,8 @@ def _upgrades() -> str:
     return f"// Managed by rackproof\nUnattended-Upgrade::Package-Blacklist {{\n{names}}};\n"
 
 
-def _apt_source(repository: str) -> str:
-    return f"{_HEADER}Types: deb\nURIs: {repository}\nSuites: /\nSigned-By: {KEYRING}\n"
+def _apt_source(repository: str, key: str, suite: str = "/") -> str:
+    return f"{_HEADER}Types: deb\nURIs: {repository}\nSuites: {suite}\nSigned-By: {key}\n"
 
 
 def _modprobe(baseline: Baseline) -> str:

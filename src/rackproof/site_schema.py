@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rackproof.package_names import platforms
+
 _VERSION = {
     "type": "string",
     "pattern": r"^[0-9]+(\.[0-9]+)+\Z",
@@ -21,6 +23,16 @@ _FOLDER = {
     "type": "string",
     "pattern": r"^/[^\x00-\x1f\x7f\u2028\u2029]*\Z",
     "description": "an absolute path without control characters",
+}
+_URL = {  # it ends up in a repository file and in shells
+    "type": "string",
+    "pattern": r"^(https?|file)://[A-Za-z0-9.-]*(:[0-9]+)?(/[A-Za-z0-9._~%+:-]*)*\Z",
+    "description": "http://, https:// or file:// without a user, a query or spaces",
+}
+_FINGERPRINT = {
+    "type": "string",
+    "pattern": r"^[0-9A-F]{40}\Z",
+    "description": "the full fingerprint of the signing key: 40 upper-case hex digits",
 }
 _PORT = {"type": "integer", "minimum": 1, "maximum": 65535, "description": "a port, 1 to 65535"}
 _COUNT = {"type": "integer", "minimum": 1}
@@ -62,15 +74,24 @@ SCHEMA: dict[str, Any] = _group(
         config_file=_TEXT,
         sudo=_FLAG,
     ),
-    driver=_group(version=_VERSION),
+    driver=_group(
+        version=_VERSION,
+        module_key_enrolled=_FLAG,  # the firmware trusts the key that DKMS signs with, so Secure Boot may stay on
+    ),
+    kernel=_group(tune=_FLAG),  # set the command line and the settings of rules/deploy.yaml
+    rdma=_group(
+        stack={"enum": ["none", "inbox", "doca"]},  # none: the network stack is somebody else's
+        repository=_URL,  # of DOCA
+        key_url=_URL,
+        key_fingerprint=_FINGERPRINT,
+    ),
     packages=_group(
-        repository=_TEXT,
-        key_url=_TEXT,
-        key_fingerprint={
-            "type": "string",
-            "pattern": r"^[0-9A-F]{40}\Z",
-            "description": "the full fingerprint of the signing key: 40 upper-case hex digits",
-        },
+        repository=_URL,
+        platform={"enum": list(platforms())},  # of a mirror whose address does not say
+        origin={"enum": ["nvidia", "ubuntu"]},  # of the driver; ubuntu: the repository is for the container toolkit alone
+        replace_origin=_FLAG,  # remove GPU packages of another origin instead of refusing the host
+        key_url=_URL,
+        key_fingerprint=_FINGERPRINT,
     ),
     container=_group(engine={"enum": ["docker"]}, engine_package=_TEXT, toolkit_version=_VERSION),
     image=_group(

@@ -29,7 +29,9 @@ from rackproof.evidence.read import read_facts
 from rackproof.facts import Fact, Missing, NodeFacts
 from rackproof.inventory import current_plan, refuse
 from rackproof.managed import File, managed_files
+from rackproof.package_names import PackageNames
 from rackproof.site import Site
+from rackproof.verdict.report.clean import clean
 
 STEP_S = 3600  # no step may hang for ever; the longest is pulling an image of 13 GB
 
@@ -93,8 +95,9 @@ class Node:
         step = self._step(name, disrupts=disrupts, domain=domain, detail=detail)
         if self._goes_on(step):
             operations.packages(
-                name=name, script=script, step=step, run=self.run, watch=Watch(packages=True), _timeout=STEP_S
-            )
+                name=name, script=script, step=step, run=self.run, watch=Watch(packages=True), manager=self.manager,
+                _timeout=STEP_S,
+            )  # fmt: skip
 
     def files(self, name: str, wanted: Sequence[File], then: str = "", *, first: str = "", domain: bool = False) -> None:
         """Add a step that writes those of the files that are not as they should be."""
@@ -107,13 +110,15 @@ class Node:
                 _timeout=STEP_S,
             )  # fmt: skip
 
-    def reboots(self, name: str, reasons: Sequence[str], left: Callable[[NodeFacts], list[str]]) -> None:
+    def reboots(self, name: str, reasons: Sequence[str], left: Callable[[NodeFacts], list[str]], module: str = "nvidia") -> None:
         """Add a reboot, as many nodes at a time as the site allows. `left`: what it should have mended and has not."""
         step = self._step(name, disrupts=True, reboots=True, detail="; ".join(reasons))
         if self._goes_on(step):
             self.reboot = True
             settle_s, timeout_s = self.site.value("reboot", "settle_s"), self.site.value("reboot", "timeout_s")
-            terms = rebooting.Terms(settle_s, timeout_s, self.baseline.driver.version or "", left)
+            names = self.baseline.packages.names if self.baseline.packages else None
+            version = (names.module if names else "") or self.baseline.driver.version or ""
+            terms = rebooting.Terms(settle_s, timeout_s, version, left, module)
             rebooting.reboot(
                 name=name, step=step, run=self.run, terms=terms, _parallel=self.site.value("reboot", "batch")
             )
@@ -143,6 +148,11 @@ class Node:
     def managed(self, layer: str) -> list[File]:
         return [file for file in managed_files(self.baseline) if file.layer == layer]
 
+    @property
+    def manager(self) -> str:
+        """apt | dnf: what installs packages on this node."""
+        return self.baseline.packages.platform.manager if self.baseline.packages else "apt"
+
     def unit_ok(self, unit: str) -> bool:
         """Whether a systemd unit runs and will run after a boot."""
         units = known_or(self.facts.host.units, {})
@@ -151,6 +161,11 @@ class Node:
     def version_of(self, package: str) -> str:
         """The installed version of a package, or ""."""
         return str(known_or(self.facts.host.packages, {}).get(package, ""))
+
+    def has_named(self, names: PackageNames, wanted: Sequence[str], version: str) -> bool:
+        """As has_packages, where a package may have several names."""
+        there = known_or(self.facts.host.packages, {})
+        return self.has_packages([names.installed(there, name) for name in wanted], version)
 
     def has_packages(self, names: Sequence[str], version: str) -> bool:
         """Whether all packages are installed whole, at an upstream version."""
@@ -208,6 +223,22 @@ def begin() -> Node:
         node.stop("carries the self-build mark (or it cannot be read): the baseline path does not touch such a host")
     elif isinstance(facts.host.simulated, Missing) or (facts.host.simulated is not None) != planned.baseline.simulated:
         node.stop("is simulated and the site declares no simulation, or the other way round")
+    elif why := _other_platform(planned.baseline, facts):
+        node.stop(why)
     elif not isinstance(facts.control, Missing) and (held := holder.refusal(facts.control.lock, node.run)):
         node.stop(held)
     return node
+
+
+def _other_platform(baseline: Baseline, facts: NodeFacts) -> str:
+    """Why the packages of this site are not for this node; "" where they are."""
+    platform = baseline.packages.platform if baseline.packages else None
+    if platform is None or not platform.operating_systems:
+        return ""
+    name, release = facts.host.os_id, facts.host.os_version
+    if isinstance(name, Missing) or isinstance(release, Missing):
+        return "its operating system cannot be told, so packages for it cannot be chosen"
+    if platform.is_of(name, release):
+        return ""
+    wanted = " or ".join(platform.operating_systems)
+    return f"runs {clean(name, 40)} {clean(release, 40)}, and packages.repository is for {wanted}: name the one for it"

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rackproof.evidence.tools.gpu_holders import DAEMONS
+from rackproof.evidence.tools.gpu_holders import DAEMONS, DEVICES
 from rackproof.managed import BUSY, JOURNAL, LOCK
 
 WAIT_S = 600  # for a step of an earlier run that still works on the node
@@ -76,7 +76,7 @@ differs() {
 
 # Between reading a node and changing it other nodes have their turn, and somebody may have started a job.
 _IDLE = f"""\
-held=$(find /proc/[0-9]*/fd -lname '/dev/nvidia[0-9]*' 2>/dev/null | cut -d / -f 3 | sort -u | while read -r pid; do
+held=$(find /proc/[0-9]*/fd \\( {DEVICES} \\) 2>/dev/null | cut -d / -f 3 | sort -u | while read -r pid; do
   read -r name <"/proc/$pid/comm" || continue
   case $name in {"|".join(DAEMONS)}) ;; *) echo "$name ($pid, user $(stat -c %U "/proc/$pid"))" ;; esac
 done 2>/dev/null | LC_ALL=C tr -cd ' -~\\n' | head -n 20)
@@ -87,8 +87,9 @@ done 2>/dev/null | LC_ALL=C tr -cd ' -~\\n' | head -n 20)
 # What a failed package step leaves behind: whether the host still works, and how not.
 _STATE = """\
 state() {
-  half=$(dpkg-query -W -f '${db:Status-Status} ${Package}\\n' 2>/dev/null |
+  if command -v dpkg-query >/dev/null; then half=$(dpkg-query -W -f '${db:Status-Status} ${Package}\\n' 2>/dev/null |
     awk '$1 != "installed" && $1 != "config-files" && $1 != "not-installed" { printf " %s", $2 }')
+  else half=$(rpm -qa --qf '%{NAME}.%{ARCH}\\n' | grep -v -e '^kernel' -e '^gpg-pubkey' | LC_ALL=C sort | uniq -d | tr '\\n' ' '); fi
   loaded=$(cat /sys/module/nvidia/version 2>/dev/null || echo none)
   disk=$(modinfo -F version nvidia 2>/dev/null || echo none)
   now="driver $loaded is loaded, $disk is what the next boot would load"
@@ -115,7 +116,8 @@ def _look(watch: Watch) -> str:
     """A shell function that prints `name value` for each thing watched."""
     lines = ["look() {", "  :"]
     if watch.packages:
-        lines.append("  dpkg-query -W -f '${Package} ${Version} ${db:Status-Status}\\n' 2>/dev/null || :")
+        lines.append("  dpkg-query -W -f '${Package} ${Version} ${db:Status-Status}\\n' 2>/dev/null ||")
+        lines.append("    rpm -qa --qf '%{NAME} %{VERSION}-%{RELEASE} installed\\n' 2>/dev/null || :")
     for path in watch.files:
         name = shlex.quote(path)
         lines.append(

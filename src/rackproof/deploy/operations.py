@@ -17,43 +17,10 @@ from pyinfra.api import FunctionCommand, QuoteString, StringCommand, operation
 
 from rackproof.deploy import onhost
 from rackproof.deploy.onhost import Run, Watch
+from rackproof.deploy.packages import MANAGERS
 from rackproof.deploy.session import session
 from rackproof.errors import RackproofError
 from rackproof.managed import File
-
-APT_LOCK_S = 600  # how long to wait for another process that holds a lock of apt or dpkg
-
-# apt-get as a deploy needs it: waits for every lock (DPkg::Lock::Timeout covers one of three), repairs what an
-# interrupted dpkg left behind, fails when a list cannot be fetched (it would go on with old lists), never asks.
-APT = f"""\
-apt() {{
-  waited=0
-  while :; do
-    rc=0
-    out=$(DEBIAN_FRONTEND=noninteractive apt-get -y -q -o APT::Update::Error-Mode=any \
-      -o DPkg::Lock::Timeout={APT_LOCK_S} -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold \
-      "$@" 2>&1) || rc=$?
-    case $rc:$out in
-      0:*) printf '%s\\n' "$out"; return 0 ;;
-      *'dpkg was interrupted'*) repair || return 1 ;;
-      *'Could not get lock'*|*'Unable to lock'*|*'Unable to acquire the dpkg'*)
-        if [ $waited -ge {APT_LOCK_S} ]; then
-          printf 'rackproof: another process has held the package lock for {APT_LOCK_S} s\\n%s\\n' "$out" >&2; return 1
-        fi
-        sleep 5; waited=$((waited + 5)) ;;
-      *) printf '%s\\n' "$out" >&2; return $rc ;;
-    esac
-  done
-}}
-repair() {{
-  waited=0
-  while ! out=$(DEBIAN_FRONTEND=noninteractive dpkg --configure -a --force-confdef --force-confold 2>&1); do
-    case $out in *lock*) ;; *) printf '%s\\n' "$out" >&2; return 1 ;; esac
-    [ $waited -lt {APT_LOCK_S} ] || {{ printf '%s\\n' "$out" >&2; return 1; }}
-    sleep 5; waited=$((waited + 5))
-  done
-}}
-"""
 
 
 @dataclass(frozen=True)
@@ -124,9 +91,10 @@ def _imports(state: Any, host: Any, archive: Any, step: Step, run: Run, watch: W
 
 
 @operation(is_idempotent=False)
-def packages(script: str, step: Step, run: Run, watch: Watch) -> Generator[StringCommand, None, None]:
-    """Run a script that calls `apt` (a shell function, see APT) instead of apt-get."""
-    yield StringCommand(onhost.step(run, step.layer, step.name, f"{APT}{script}", watch, idle=step.idle))
+def packages(script: str, step: Step, run: Run, watch: Watch, manager: str) -> Generator[StringCommand, None, None]:
+    """Run a script that calls the shell functions of a package manager (deploy/packages.py)."""
+    body = f"{MANAGERS[manager].prelude}{script}"
+    yield StringCommand(onhost.step(run, step.layer, step.name, body, watch, idle=step.idle))
 
 
 def writing(wanted: Sequence[File]) -> str:

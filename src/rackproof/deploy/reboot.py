@@ -30,9 +30,9 @@ _NEXT_KERNEL = """\
 next=$(ls -d /lib/modules/*/modules.dep 2>/dev/null | cut -d / -f 4 | while read -r k; do
   if [ -e "/boot/vmlinuz-$k" ] || [ -e "/lib/modules/$k/vmlinuz" ]; then echo "$k"; fi; done | sort -V | tail -n 1)
 [ -n "$next" ] || next=$(uname -r)
-found=$(modinfo -k "$next" -F version nvidia 2>/dev/null || echo none)
+found=$(modinfo -k "$next" -F version "${{module:-nvidia}}" 2>/dev/null || echo none)
 if [ "$found" != '{version}' ]; then
-  echo "rackproof: not rebooted: kernel $next boots next, and its nvidia module is $found, wanted {version}." \
+  echo "rackproof: not rebooted: kernel $next boots next, and its ${{module:-nvidia}} module is $found, wanted {version}." \
 "The host goes on as it is. Install linux-headers-$next, run dkms autoinstall -k $next, then deploy again." >&2
   dkms status 2>&1 | head -n 5 >&2
   exit 1
@@ -49,6 +49,7 @@ class Terms:
     timeout_s: int
     driver: str  # version that the next kernel must have a module of
     left: Callable[[NodeFacts], list[str]]  # what is not as it was rebooted for, from a reading after it
+    module: str = "nvidia"
 
 
 @operation(is_idempotent=False)
@@ -61,7 +62,7 @@ def _reboot(state: Any, host: Any, step: Step, deploy: Run, terms: Terms) -> boo
     before = _boot_id(host)
     if before is None:
         return _give_up(host, "the boot id cannot be read, so a reboot could not be told from none")
-    body = _NEXT_KERNEL.format(version=terms.driver) + _GO
+    body = f"module={terms.module}\n" + _NEXT_KERNEL.format(version=terms.driver) + _GO
     ok, _, said = run(host, onhost.step(deploy, step.layer, step.name, body, Watch(), idle=step.idle, goes_on=True), 60)
     if not ok:
         return _give_up(host, said.strip().removeprefix("rackproof: ") or "the reboot could not be started")

@@ -16,30 +16,27 @@ from pyinfra.api import QuoteString, StringCommand, operation
 from rackproof.baseline import Baseline, resolve
 from rackproof.deploy.node import Node, known_or
 from rackproof.deploy.onhost import Watch
+from rackproof.deploy.packages import MANAGERS
 from rackproof.deploy.session import session
 from rackproof.deploy.stamp import CHOICES
 from rackproof.errors import InputError
 from rackproof.facts import Missing
 from rackproof.inventory import current_plan
-from rackproof.managed import APT_SOURCE, HISTORY, KEYRING
+from rackproof.managed import HISTORY, keyring, source_file
 from rackproof.site import Site
 from rackproof.verdict.report.clean import clean
 
-# apt with lists of its own, so that the host's are as they were when this fails.
 _CHECK = """\
 t=$(mktemp -d); trap 'rm -rf "$t"' EXIT
-chmod 755 "$t"; mkdir -p "$t/lists/partial" "$t/parts"
-[ -s {keyring} ] || {{ echo 'rackproof: cannot go back: {keyring} is gone; nothing was changed' >&2; exit 1; }}
-printf %s {source} >"$t/parts/rackproof.sources"
-own="-o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts=$t/parts -o Dir::State::lists=$t/lists"
-own="$own -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o APT::Update::Error-Mode=any"
-said=$(apt-get -q $own update 2>&1) || {{
-  printf 'rackproof: cannot go back: its repository does not answer; nothing was changed\\n%s\\n' "$said" >&2; exit 1
-}}
-gone=
-for want in {packages}; do
-  apt-cache $own madison "${{want%%=*}}" | awk -F '|' '{{print $2}}' | grep -q "^ *${{want#*=}}-" || gone="$gone $want"
-done
+{offers}gone=
+# one package a line, by any of its names
+while read -r version names; do
+  found=
+  for name in $names; do if has "$name" "$version"; then found=1; break; fi; done
+  [ -n "$found" ] || gone="$gone ${{names%% *}}=$version"
+done <<'RACKPROOF_PACKAGES'
+{packages}
+RACKPROOF_PACKAGES
 [ -z "$gone" ] || {{
   echo "rackproof: cannot go back: the repository no longer offers$gone; nothing was changed" >&2; exit 1
 }}
@@ -90,16 +87,21 @@ def _take(node: Node, stamp: Mapping[str, object]) -> None:
 def _confirm(node: Node, baseline: Baseline) -> None:
     packages, runtime = baseline.packages, baseline.runtime
     assert packages is not None
-    names = [f"{name}={baseline.driver.version}" for name in (*packages.names.driver, *packages.names.fabric)]
+    names = packages.names
+    wanted = [(baseline.driver.version, *names.any_of(name)) for name in (*names.driver, *names.fabric)]
     if runtime.toolkit_version is not None:
-        names += [f"{name}={runtime.toolkit_version}" for name in packages.names.toolkit]
-    source = next(file for file in node.managed("gpu_driver") if file.path == APT_SOURCE)
+        wanted += [(runtime.toolkit_version, name) for name in names.toolkit]
+    if packages.origin != "nvidia":  # the repository at hand is the toolkit's; the driver comes from the distribution
+        wanted = [item for item in wanted if item[1] in names.toolkit]
+    offers = MANAGERS[packages.platform.manager].offers.format(
+        keyring=keyring(packages), source=shlex.quote(source_file(packages).content)
+    )
     _agrees(name="All nodes of a unit go back to one baseline")
     with node.layer("rollback"):
         node.shell(
             f"Driver {baseline.driver.version} and image {baseline.image.index[7:19]} are to be had",
             _CHECK.format(
-                keyring=KEYRING, source=shlex.quote(source.content), packages=shlex.join(names),
+                offers=offers, packages="\n".join(" ".join(filter(None, item)) for item in wanted),
                 image=shlex.quote(baseline.image.reference),
             ),
             watch=Watch(images=(baseline.image.reference,)),

@@ -16,17 +16,9 @@ KEPT = 10  # earlier stamps
 
 # The groups of a site that a baseline is made of. How a node is reached, or when it may be rebooted, is none of it.
 CHOICES = (
-    "recipe",
-    "layout",
-    "allow_derived",
-    "hardware",
-    "driver",
-    "packages",
-    "container",
-    "image",
-    "gpus",
+    "recipe", "layout", "allow_derived", "hardware", "driver", "kernel", "rdma", "packages", "container", "image", "gpus",
     "simulation",
-)
+)  # fmt: skip
 
 _KEEP = f"""\
 if [ -f {STAMP} ]; then

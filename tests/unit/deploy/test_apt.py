@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rackproof.deploy.operations import APT, APT_LOCK_S
+from rackproof.deploy.packages import APT, LOCK_S
 
 FRONTEND = "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 1 (unattended-upgr)"
 LISTS = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 1 (apt-get)\nE: Unable to lock directory /var/lib/apt/lists/"
@@ -70,7 +70,7 @@ def test_a_lock_that_is_never_given_back_is_an_error_that_names_its_holder(machi
     machine.answers("apt-get", (100, LISTS))
     done = machine.run("apt update\necho end")
     assert done.returncode != 0 and "end" not in done.stdout
-    assert f"held the package lock for {APT_LOCK_S} s" in done.stderr and "held by process 1 (apt-get)" in done.stderr
+    assert f"held the package lock for {LOCK_S} s" in done.stderr and "held by process 1 (apt-get)" in done.stderr
 
 
 def test_an_interrupted_dpkg_is_repaired_and_the_command_tried_again(machine: Machine) -> None:

@@ -70,7 +70,7 @@ def healthy(hardware: str = "gb300") -> NodeFacts:
     images = (replace(facts.runtime.images[0], tags=tags), *facts.runtime.images[1:])
     return replace(
         facts,
-        host=replace(facts.host, files=files, stamp=stamp, packages={**facts.host.packages, "gpg": "2.4"}),  # type: ignore[dict-item]
+        host=replace(facts.host, files=files, stamp=stamp, packages={**facts.host.packages, "gpg": "2.4", "infiniband-diags": "50.0-2"}),  # type: ignore[dict-item]
         driver=replace(facts.driver, holders=()),
         runtime=replace(facts.runtime, daemon_config=config, images=images),
     )
@@ -126,10 +126,11 @@ def test_an_old_driver_is_replaced_in_one_transaction_and_everything_that_hangs_
         "CDI spec for the loaded driver", "Stamp the host with its baseline",
     ]  # fmt: skip
     script = dict(recorder.steps)["Pin and install driver 580.126.20"]
-    assert "apt install --allow-downgrades --allow-change-held-packages nvidia-driver-pinning-580.126.20\n" in script
-    one = script.splitlines()[-1]
-    assert "'nvidia-imex=580.126.20-*'" in one and "'libnvidia-compute-580=580.126.20-*'" in one
-    assert " nvidia-utils-575-" in one, "what carries another branch is removed in the same transaction"
+    lines = script.splitlines()
+    assert lines[-1] == "go" and "drop nvidia-utils-575" in lines, "of another branch: removed in the same transaction"
+    assert "want 580.126.20 nvidia-imex nvidia-imex-580" in lines and "want 580.126.20 libnvidia-compute-580" in lines
+    pin = next(number for number, line in enumerate(lines) if line.startswith("pin 580.126.20 nvidia-driver-pinning-580.126.20 "))
+    assert lines.index("refresh") < pin < lines.index("headers") < lines.index("go"), "pinned before anything is installed"
 
 
 STEPS = [

@@ -66,7 +66,7 @@ def test_it_goes_back_to_the_driver_of_the_stamp_before(monkeypatch: pytest.Monk
     assert names[1].startswith("Driver 580.95.05 and image 61fc8a896b0a are to be had"), "before anything is changed"
     assert "Pin and install driver 580.95.05" in names and "Reboot, 2 at a time" in names
     check = dict(recorder.steps)[names[1]]
-    assert "nvidia-open-580=580.95.05" in check and "nvidia-imex=580.95.05" in check and "nothing was changed" in check
+    assert "\n580.95.05 nvidia-open-580\n" in check and "\n580.95.05 nvidia-imex nvidia-imex-580\n" in check and "nothing was changed" in check
 
 
 REFUSED = [

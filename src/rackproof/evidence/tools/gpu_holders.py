@@ -1,4 +1,4 @@
-"""Who holds a GPU open: programs with an open file descriptor on /dev/nvidia0 and so on, from /proc/*/fd.
+"""Who holds a GPU open: programs with an open file descriptor on /dev/nvidia0 and so on, or /dev/kfd, from /proc/*/fd.
 
 One line a program: pid, name, and behind tabs its user and the start of its container's id, where there is one.
 
@@ -11,14 +11,19 @@ from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.sections import Command, Root
 from rackproof.facts import Fact, Missing
 
-# NVIDIA's own daemons, and the nvidia-smi that the probe itself runs, as /proc/PID/comm cuts them at 15 characters.
-DAEMONS = ("nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "nvidia-imex", "dcgm-exporter", "nvidia-smi", "nvlsm")
+# The vendors' own daemons, and the tools that the probe itself runs, as /proc/PID/comm cuts them at 15 characters.
+DAEMONS = (
+    "nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "nvidia-imex", "dcgm-exporter", "nvidia-smi", "nvlsm",
+    "amd-smi", "rocm-smi", "rocminfo",
+)  # fmt: skip
+# Globs of the devices, as arguments of find.
+DEVICES = "-lname '/dev/nvidia[0-9]*' -o -lname /dev/kfd"
 
-_SCRIPT = """
+_SCRIPT = f"""
 find /proc/self/fd -lname nothing >/dev/null || exit 3  # busybox: no -lname, and silence would read as "nobody"
-find /proc/[0-9]*/fd -lname '/dev/nvidia[0-9]*' 2>/dev/null | while IFS=/ read -r _ _ pid _; do
+find /proc/[0-9]*/fd \\( {DEVICES} \\) 2>/dev/null | while IFS=/ read -r _ _ pid _; do
   read -r name <"/proc/$pid/comm" || continue
-  container=$(grep -oE -m 1 '[0-9a-f]{64}' "/proc/$pid/cgroup" 2>/dev/null | cut -c 1-12)
+  container=$(grep -oE -m 1 '[0-9a-f]{{64}}' "/proc/$pid/cgroup" 2>/dev/null | cut -c 1-12)
   printf '%s\t%s\t%s\n' "$pid $name" "$(stat -c %U "/proc/$pid")" "$container"
 done | sort -u
 echo end

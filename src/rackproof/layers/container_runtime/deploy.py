@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from packaging.version import InvalidVersion, Version
+
 from rackproof.deploy.node import Node, known_or
 from rackproof.deploy.onhost import Watch
 from rackproof.facts import CdiSpec
@@ -13,6 +15,8 @@ def bring_about(node: Node) -> None:
     """Engine first, then the toolkit, then what ties them to the driver."""
     with node.layer("container_runtime"):
         _engine(node)
+        if node.baseline.vendor != "nvidia":
+            return  # the devices of AMD's GPUs are handed to a container by name, as AMD and vLLM document it
         toolkit_changes = _toolkit(node)
         if toolkit_changes or not _configured(node):
             node.shell(
@@ -27,7 +31,7 @@ def bring_about(node: Node) -> None:
 def _engine(node: Node) -> None:
     package = node.baseline.runtime.engine_package
     if known_or(node.facts.runtime.engine, None) is None:
-        node.packages(f"Install {package}", f"apt update\napt install --no-install-recommends {package}")
+        node.packages(f"Install {package}", f"refresh\ninstall {package}")
     if not node.unit_ok("docker"):
         node.shell("Start docker", "systemctl unmask -q docker\nsystemctl enable -q --now docker",
                    watch=Watch(units=("docker",)))  # fmt: skip
@@ -36,16 +40,25 @@ def _engine(node: Node) -> None:
 def _toolkit(node: Node) -> bool:
     names = node.baseline.packages.names.toolkit if node.baseline.packages else ()
     version = node.baseline.runtime.toolkit_version
-    if version is None and known_or(node.facts.runtime.toolkit_version, None) is not None:
+    if version is None and _safe(node):
         return False
     if version is not None and node.has_packages(names, version):
         return False
-    wanted = " ".join(f"'{name}={version}-*'" if version else name for name in names)
+    wanted = [f"want {version} {name}" if version else f"also {name}" for name in names]
     node.packages(
         f"Install NVIDIA Container Toolkit {version or ''}".rstrip(),
-        f"apt update\napt install --no-install-recommends --allow-downgrades --allow-change-held-packages {wanted}",
+        "\n".join(["refresh", *wanted, "go"]),
     )
     return True
+
+
+def _safe(node: Node) -> bool:
+    """Whether the installed toolkit is not older than the oldest that is safe, where the site pins none."""
+    there = known_or(node.facts.runtime.toolkit_version, None)
+    try:
+        return there is not None and Version(there) >= Version(node.baseline.runtime.toolkit_min)
+    except InvalidVersion:
+        return False
 
 
 def _configured(node: Node) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rackproof.baseline import Baseline
-from rackproof.facts import NodeFacts, known
+from rackproof.facts import Fact, NodeFacts, known
 from rackproof.layers.readings import Reading, all_of, of, same, seen
 from rackproof.layers.words import (
     as_rendered,
@@ -17,6 +17,7 @@ from rackproof.layers.words import (
     yes_no,
 )
 from rackproof.layers.words_driver import libraries
+from rackproof.layers.words_packages import pins
 from rackproof.managed import managed_files
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement, judge
@@ -104,11 +105,11 @@ def next_boot(facts: NodeFacts, baseline: Baseline) -> Judgement:
 def driver_packages(facts: NodeFacts, baseline: Baseline) -> Judgement:
     names, wanted = asked(baseline.packages).names, baseline.driver.version
     found = known(packages(facts))
-    readings = {
+    readings: dict[str, Fact[Reading]] = {
         name: Reading(upstream(found.get(name, "")) == wanted, found.get(name, "not installed"))
-        for name in names.driver
+        for name in (names.installed(found, name) for name in names.driver)
     }
-    readings[names.pin] = Reading(bool(found.get(names.pin)), "installed" if names.pin in found else "not installed")
+    readings |= pins(facts, asked(baseline.packages), str(wanted))
     broken = seen(facts.host.broken_packages, lambda names: not names, lambda names: ", ".join(names) or "none")
     return all_of(f"each at {wanted}, pinned, none broken", {**readings, "broken packages": broken})
 

@@ -7,26 +7,15 @@ import re
 from rackproof.baseline_parts import PackageBaseline
 from rackproof.deploy.node import Node, known_or
 from rackproof.deploy.onhost import Watch
-from rackproof.facts import NodeFacts
-from rackproof.managed import APT_SOURCE, KEYRING, MODPROBE, PERSISTENCED, File
+from rackproof.facts import Missing, NodeFacts
+from rackproof.layers.gpu_driver import deploy_amd
+from rackproof.layers.gpu_driver.repository import fetch_key, repository, secure_boot
+from rackproof.layers.host import deploy_kernel
+from rackproof.managed import MODPROBE, PERSISTENCED, File, keyring
+from rackproof.package_names import PackageNames, foreign, locked
+from rackproof.verdict.report.clean import clean
 
 _BRANCHED = re.compile(r"^(?:nvidia|libnvidia|cuda-drivers|nvlink5)(?:-[a-z-]+)?-(\d{3})(?:-open|-server|\.[\d.]+)*$")
-
-_REPOSITORY = """\
-t=$(mktemp -d); trap 'rm -rf "$t"' EXIT
-/usr/lib/apt/apt-helper download-file '{url}' "$t/key" >/dev/null
-found=$(gpg --homedir "$t" --batch --no-tty --with-colons --show-keys "$t/key" 2>/dev/null |
-  awk -F: '$1 == "pub" {{p = 1}} $1 == "fpr" && p {{print $10; p = 0}}')
-if [ "$found" != '{fingerprint}' ]; then
-  echo "rackproof: the key at {url} has fingerprint '$found', wanted {fingerprint}: not trusted" >&2; exit 1
-fi
-mkdir -p "$(dirname {keyring})"
-case $(head -c 5 "$t/key") in
-  -----) cp "$t/key" "$t/armoured" ;;
-  *) gpg --homedir "$t" --batch --no-tty --enarmor <"$t/key" | sed 's/ARMORED FILE/PUBLIC KEY BLOCK/' >"$t/armoured" ;;
-esac
-install -m 644 "$t/armoured" {keyring}.new && mv -f {keyring}.new {keyring}
-"""
 
 # The key may have been replaced on the host, or NVIDIA may have changed it; then the one by fingerprint is fetched.
 _KEY = """\
@@ -35,21 +24,16 @@ if [ "$known" != '{fingerprint}' ]; then (
 {fetch}) || exit 1; fi
 """
 
-_INSTALL = """\
-{key}apt update
-apt install --allow-downgrades --allow-change-held-packages {pin}
-headers=linux-headers-$(uname -r)
-if ! apt-cache show "$headers" >/dev/null 2>&1; then
-  echo "no package $headers: a module built by DKMS needs headers of the running kernel" >&2; headers=
-fi
-apt install --no-install-recommends --allow-downgrades --allow-change-held-packages $headers {packages}
-"""
-
 
 def bring_about(node: Node) -> None:
     """Repository, packages, module options, and the reboot that makes them real."""
     with node.layer("gpu_driver"):
-        _repository(node)
+        if node.baseline.vendor == "amd":
+            deploy_amd.bring_about(node)
+            return
+        if why := _refusal(node):
+            node.stop(why)
+        repository(node)
         _packages(node)
         by_path = {file.path: file for file in node.managed("gpu_driver")}
         _module_options(node, by_path[MODPROBE])
@@ -57,48 +41,69 @@ def bring_about(node: Node) -> None:
         _persistence(node, by_path[PERSISTENCED])
 
 
-def _repository(node: Node) -> None:
+def _refusal(node: Node) -> str:
+    """Why no driver is installed on this node, whatever else is right with it; "" where nothing speaks against it."""
     packages = node.baseline.packages
-    source = next(file for file in node.managed("gpu_driver") if file.path == APT_SOURCE)
-    keyring = known_or(node.facts.host.files, {}).get(KEYRING)
-    if node.has(source) and keyring is not None and keyring.sha256 is not None:
-        return
     assert packages is not None
-    name = f"NVIDIA repository key, checked by fingerprint {packages.key_fingerprint[-8:]}"
-    node.shell(name, _fetch(packages), watch=Watch(files=(KEYRING,)))
-    node.files("NVIDIA repository", [source], then=_aside(node))
-
-
-def _fetch(packages: PackageBaseline) -> str:
-    return _REPOSITORY.format(url=packages.key_url, fingerprint=packages.key_fingerprint, keyring=KEYRING)
-
-
-def _aside(node: Node) -> str:
-    """Other source files for the same origin would give apt two keys for one repository, which it refuses."""
-    others = [
-        path for path, text in known_or(node.facts.host.apt_sources, {}).items()
-        if path != APT_SOURCE and "developer.download.nvidia.com/compute/cuda/repos" in text
-    ]
-    return "\n".join(f"mv -f '{path}' '{path}.rackproof-disabled'" for path in others)
+    others = foreign(known_or(node.facts.host.packages, {}), packages.origin)
+    if others and not node.site.value("packages", "replace_origin", default=False):
+        listed = ", ".join(f"{name} (of {origin})" for name, origin in sorted(others.items()))
+        return (
+            f"has GPU packages of another origin than {packages.origin}: {clean(listed, 1000)}; packages of two origins "
+            "break one another: remove these, or set packages.replace_origin, or name their origin in packages.origin"
+        )
+    return secure_boot(node)
 
 
 def _packages(node: Node) -> None:
     """Driver and fabric packages in one transaction: a version apart, and Fabric Manager or IMEX will not start."""
     packages, version = node.baseline.packages, node.baseline.driver.version
     assert packages is not None and version is not None
-    names = packages.names
-    if node.has_packages(names.driver, version) and node.version_of(names.pin) and not _other_branches(node):
-        return
-    if node.stopped or node.busy():
+    if _in_place(node, packages.names, version) or node.stopped or node.busy():
         return
     node.driver_changes = True
-    wanted = [f"'{name}={version}-*'" for name in (*names.driver, *names.fabric)]
-    wanted += [*names.fabric_unversioned, *(f"{name}-" for name in _other_branches(node))]
-    key = _KEY.format(keyring=KEYRING, fingerprint=packages.key_fingerprint, fetch=_fetch(packages))
     node.packages(
-        f"Pin and install driver {version}", _INSTALL.format(key=key, pin=names.pin, packages=" ".join(wanted)),
+        f"Pin and install driver {version}", _script(node, packages, version),
         disrupts=True, domain=True, detail=f"{known_or(node.facts.driver.loaded_version, None) or 'none'} is loaded",
     )  # fmt: skip
+
+
+def _in_place(node: Node, names: PackageNames, version: str) -> bool:
+    there = known_or(node.facts.host.packages, {})
+    if node.manager == "dnf":
+        system = node.facts.system
+        locks = () if isinstance(system, Missing) else known_or(system.versionlocks, ())
+        pinned = all(locked(locks, name, version) for name in (*names.driver, *names.fabric))
+    else:
+        pinned = not names.pin or bool(node.version_of(names.pin))
+    kernel = known_or(node.facts.host.kernel, "")
+    signed = not names.kernel or f"{names.kernel}-{kernel}" in there
+    return node.has_named(names, names.driver, version) and pinned and signed and not _unwanted(node)
+
+
+def _script(node: Node, packages: PackageBaseline, version: str) -> str:
+    names = packages.names
+    exact = (*names.driver, *names.fabric)
+    key = _KEY.format(keyring=keyring(packages), fingerprint=packages.key_fingerprint, fetch=fetch_key(packages))
+    lines = [
+        "refresh",
+        f"stream {names.stream}" if names.stream else "",
+        f"pin {version} {names.pin or '-'} {' '.join(exact)}",
+        f"signed_modules {names.kernel}" if names.kernel else "headers",
+        "extra_modules" if names.fabric_modules else "",
+        *(f"want {version} {' '.join(names.any_of(name))}" for name in exact),
+        f"also {' '.join(names.fabric_unversioned)}" if names.fabric_unversioned else "",
+        f"drop {' '.join(unwanted)}" if (unwanted := _unwanted(node)) else "",
+        "go",
+    ]
+    return key + "\n".join(filter(None, lines)) + "\n"
+
+
+def _unwanted(node: Node) -> list[str]:
+    """Installed packages that must go in the same transaction: of another branch, or of another origin."""
+    packages = node.baseline.packages
+    assert packages is not None
+    return sorted({*_other_branches(node), *foreign(known_or(node.facts.host.packages, {}), packages.origin)})
 
 
 def _other_branches(node: Node) -> list[str]:
@@ -143,6 +148,7 @@ def _reboot_reasons(node: Node, facts: NodeFacts) -> list[str]:
     if "nouveau" in known_or(driver.loaded_modules, ()):
         reasons.append("nouveau is loaded")
     there = known_or(driver.parameters, {})
+    reasons += [f"the kernel was not started with {word}" for word in deploy_kernel.lacking(node, facts)]
     reasons += [f"module parameter {key} is not {value}" for key, value in wanted.parameters if there.get(key) != value]
     return reasons
 

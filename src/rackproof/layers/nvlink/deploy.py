@@ -4,27 +4,36 @@ from __future__ import annotations
 
 from rackproof.deploy.node import Node, known_or
 from rackproof.deploy.onhost import Watch
+from rackproof.package_names import PackageNames
 
 
 def bring_about(node: Node) -> None:
     """Bring the fabric daemon of this hardware to the driver's version, configured, enabled and running."""
+    if node.baseline.vendor != "nvidia":
+        return
     with node.layer("nvlink"):
         version = node.baseline.driver.version
         names = node.baseline.packages.names if node.baseline.packages else None
         assert names is not None and version is not None
-        stale = not node.driver_changes and not node.has_packages(names.fabric, version)
+        stale = not node.driver_changes and not _installed(node, names, version)
         if stale:
-            wanted = " ".join([f"'{name}={version}-*'" for name in names.fabric] + list(names.fabric_unversioned))
             node.packages(
-                f"Install {', '.join(names.fabric)} {version}",
-                "apt update\napt install --no-install-recommends --allow-downgrades --allow-change-held-packages "
-                f"{wanted}",
-                disrupts=True, domain=True,
-            )  # fmt: skip
+                f"Install {', '.join(names.fabric)} {version}", _script(names, version), disrupts=True, domain=True
+            )
         if node.baseline.nvlink.kind == "nvl72":
             _imex(node, stale)
         else:
             _fabric_manager(node, stale)
+
+
+def _installed(node: Node, names: PackageNames, version: str) -> bool:
+    return node.has_named(names, names.fabric, version) and all(map(node.version_of, names.fabric_unversioned))
+
+
+def _script(names: PackageNames, version: str) -> str:
+    exact = [f"want {version} {' '.join(names.any_of(name))}" for name in names.fabric]
+    loose = [f"also {' '.join(names.fabric_unversioned)}"] if names.fabric_unversioned else []
+    return "\n".join(["refresh", *exact, *loose, "go", ""])
 
 
 def _imex(node: Node, stale: bool) -> None:
@@ -48,10 +57,14 @@ def _disagrees(node: Node) -> bool:
 
 
 def _fabric_manager(node: Node, stale: bool) -> None:
+    """Its modules first, and for the next boots too; nvlsm is started by Fabric Manager's own unit."""
+    names = node.baseline.packages.names if node.baseline.packages else None
+    modules = names.fabric_modules if names else ()
+    load = "".join(f"modprobe {module}\n" for module in modules)
+    node.files("Kernel modules of the NVLink fabric, at every boot", node.managed("nvlink"), then=load)
     if stale or node.driver_changes or node.reboot or not node.unit_ok("nvidia-fabricmanager"):
         node.shell(
             "Start nvidia-fabricmanager",
-            "modprobe ib_umad\nprintf 'ib_umad\\n' >/etc/modules-load.d/rackproof-ib_umad.conf\n"
-            "systemctl enable -q nvidia-fabricmanager\nsystemctl restart nvidia-fabricmanager",
+            f"{load}systemctl enable -q nvidia-fabricmanager\nsystemctl restart nvidia-fabricmanager",
             disrupts=True, watch=Watch(units=("nvidia-fabricmanager",)),
         )  # fmt: skip

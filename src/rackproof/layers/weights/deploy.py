@@ -74,7 +74,7 @@ def _fetch(node: Node, source: str, directory: str, revision: str, there: Weight
     values |= {"url": f"{scheme}://{rest.rstrip('/')}"}
     if scheme == "rsync":
         if not node.version_of("rsync"):
-            node.packages("Install rsync", "apt update\napt install --no-install-recommends rsync")
+            node.packages("Install rsync", "refresh\ninstall rsync")
         node.watched(name, scripts.fetch_rsync(values), FETCH_S)
         return
     protocols = "https" if scheme == "https" else "http,https"

@@ -1,0 +1,116 @@
+"""Deploys of whole systems from where people start: bare hosts, an older baseline, and deploys that ended half way.
+
+Every state gets a node of its own, so that one deploy is tried from all of them at once. All must end accepted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import BIN, NODES, ROOT, Rack, why_not
+
+pytestmark = pytest.mark.lab
+
+OLDER, NOW = "580.95.05", "580.126.20"
+DRIVER = ("nvidia-open-580", "nvidia-driver-580-open", "nvidia-dkms-580-open", "libnvidia-compute-580", "nvidia-utils-580",
+          "nvidia-kernel-common-580", "nvidia-firmware-580", "nvidia-modprobe", "nvidia-persistenced")  # fmt: skip
+APT = "DEBIAN_FRONTEND=noninteractive apt-get -qq -y --allow-downgrades --allow-change-held-packages"
+FAIL = "mkdir -p /etc/rackproof-lab.d && echo nvidia-dkms-580-open > /etc/rackproof-lab.d/fail-postinst"
+HEAL = "rm -f /etc/rackproof-lab.d/fail-postinst"
+
+
+def _lab(lab_id: str, *words: str) -> Iterator[Rack]:
+    if why_not():
+        pytest.skip(why_not())
+    rack = Rack({
+        **os.environ, "RACKPROOF_LAB_ID": lab_id, "PYINFRA_PROGRESS": "off", "PYTHONWARNINGS": "ignore",
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+    })  # fmt: skip
+    rack.lab("down")
+    try:
+        rack.lab("up", "--nodes", str(len(NODES)), "--state", "bare", *words)
+        yield rack
+    finally:
+        rack.lab("down")
+
+
+@pytest.fixture(scope="module")
+def trays() -> Iterator[Rack]:
+    """Four GB300 trays without a driver."""
+    yield from _lab("test-plt-gb300")
+
+
+@pytest.fixture(scope="module")
+def hgx() -> Iterator[Rack]:
+    """Four HGX B300 servers without a driver; each serves by itself."""
+    yield from _lab("test-plt-b300", "--profile", "b300")
+
+
+def deploy(rack: Rack, folder: Path, *words: str, more: str = "", **changes: str) -> tuple[int, dict[str, Any], str]:
+    """The deploy with lines of the site's files replaced, and more of them, in a site folder of its own."""
+    (folder / "inventories").mkdir(exist_ok=True)
+    shutil.copy(ROOT / "inventories/lab.py", folder / "inventories")
+    shutil.copytree(ROOT / "group_vars", folder / "group_vars", dirs_exist_ok=True)
+    for path in (folder / "group_vars").glob("*.yaml"):
+        text = path.read_text()
+        for old, new in changes.items():
+            text = text.replace(old.replace("__", "."), new)
+        path.write_text(text + more * (path.name == "lab.yaml"))
+    inventory = str(folder / "inventories/lab.py")
+    done = rack.run("pyinfra", "-y", "--json", inventory, str(ROOT / "deploys/k3.py"), *words)
+    results = json.loads(done.stdout)["results"] if done.stdout.strip() else {}
+    return done.returncode, results or {}, done.stderr
+
+
+def accepted(rack: Rack) -> None:
+    """One deploy brings every node to where its own checks accept it, and leaves nothing to be done."""
+    code, results, log = rack.deploy()
+    assert code == 0 and not results["failed_hosts"], log[-4000:]
+    assert [log.count(f"[{node}] verdict: accept") for node in NODES] == [1] * len(NODES), log[-4000:]
+    again = rack.run("rackproof", "plan", "inventories/lab.py")
+    assert again.returncode == 0, again.stdout[-3000:]
+
+
+def test_a_rack_of_trays(trays: Rack, tmp_path: Path) -> None:
+    """Bare to an older baseline; then to the present one from there and from three ways in which that can stop."""
+    code, results, log = deploy(trays, tmp_path, more="kernel: {tune: true}\n", **{NOW.replace(".", "__"): OLDER})
+    assert code == 0 and not results["failed_hosts"], log[-4000:]
+    assert "init_on_alloc=0 iommu.passthrough=1" in trays.ssh("tray01", "cat /proc/cmdline")
+    assert OLDER in trays.ssh("tray01", "cat /sys/module/nvidia/version")
+
+    exact = " ".join(f"{name}={NOW}-1" for name in DRIVER)
+    pinned = f"apt-get -qq update && {APT} install nvidia-driver-pinning-{NOW} >/dev/null"
+    trays.ssh("tray02", f"{pinned} && {APT} install {exact} >/dev/null")  # on disk, not booted; IMEX is the older one
+    trays.ssh("tray03", f"{FAIL}; {pinned}; {APT} install {exact} >/dev/null 2>&1 && echo unexpected; {HEAL}")
+    toolkit = "nvidia-container-toolkit nvidia-container-toolkit-base libnvidia-container-tools libnvidia-container1"
+    old = " ".join(f"{name}=1.18.2-1" for name in toolkit.split())
+    trays.ssh("tray04", f"apt-get -qq update && {APT} install {old} >/dev/null && rm -f /etc/docker/daemon.json "
+              "/var/run/cdi/nvidia.yaml /etc/rackproof/baseline.json && echo 127.0.0.1 >/etc/nvidia-imex/nodes_config.cfg")  # fmt: skip
+    assert "iF" in trays.ssh("tray03", "dpkg -l | cut -c 1-2 | sort -u"), "a package is to be half configured"
+
+    accepted(trays)
+
+
+def test_hgx_servers(hgx: Rack, tmp_path: Path) -> None:
+    """From bare, and from three deploys that stopped: before the reboot, in a package, and before the daemons."""
+    words = ("--limit", "tray02", "--limit", "tray03", "--limit", "tray04")
+    code, _, log = deploy(hgx, tmp_path, *words, **{"allow: true": "allow: false"})
+    assert code == 1 and log.count("needs a reboot (driver none is loaded") >= 3, log[-4000:]
+    hgx.ssh("tray03", f"{FAIL}; {APT} install --reinstall nvidia-dkms-580-open={NOW}-1 >/dev/null 2>&1; {HEAL}")
+    assert "iF" in hgx.ssh("tray03", "dpkg -l | cut -c 1-2 | sort -u"), "a package is to be half configured"
+    hgx.ssh(
+        "tray04",
+        "systemctl disable -q --now docker.service docker.socket; rm -f /etc/modules-load.d/rackproof-fabric.conf",
+    )
+
+    accepted(hgx)
+    for node in NODES:
+        assert hgx.ssh(node, "cat /etc/modules-load.d/rackproof-fabric.conf").split()[-2:] == ["mlx5_ib", "ib_umad"]
+        assert "nvlsm" in hgx.ssh(node, "dpkg-query -W nvlsm infiniband-diags")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from packaging.version import Version
 
+from rackproof.baseline_container import container_rules
 from rackproof.baseline_parts import (
     DriverBaseline,
     GpuBaseline,
@@ -103,6 +104,7 @@ def runtime(r: Resolving) -> RuntimeBaseline:
         engine_min=r.take("runtime.engine_min", rules["engine_min"])[engine],
         toolkit_min=floor,
         toolkit_version=toolkit.value if toolkit else None,
+        rules=container_rules(r),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rackproof.baseline_container import ContainerRules
 from rackproof.package_names import PackageNames
 
 
@@ -54,6 +55,7 @@ class RuntimeBaseline:
     engine_min: str
     toolkit_min: str
     toolkit_version: str | None
+    rules: ContainerRules
 
 
 @dataclass(frozen=True)

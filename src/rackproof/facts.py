@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # they are made of the types below
     from rackproof.facts_network import NetworkFacts
     from rackproof.facts_pci import PciFacts
     from rackproof.facts_rdma import RdmaFacts
+    from rackproof.facts_serving import ServingFacts
     from rackproof.facts_system import NvlinkErrors, SystemFacts
     from rackproof.facts_weights import WeightsFacts
 
@@ -289,6 +290,8 @@ class NodeFacts:
     amd: Fact[AmdFacts] = _UNREAD
     control: Fact[ControlFacts] = _UNREAD
     weights: Fact[WeightsFacts] = _UNNAMED
+    serving: Fact[ServingFacts] = _UNREAD
+    virtual_machine: Fact[str] = _UNREAD  # the hypervisor by its name (kvm, microsoft ...); "none" on bare metal
     evidence: Fact[str] = _UNPROBED  # sha256 of the whole probe output; Missing: incomplete
 
 

@@ -23,6 +23,8 @@ _FOLDER = {
     "description": "an absolute path without control characters",
 }
 _PORT = {"type": "integer", "minimum": 1, "maximum": 65535, "description": "a port, 1 to 65535"}
+_COUNT = {"type": "integer", "minimum": 1}
+_AMOUNT = {"type": "number", "exclusiveMinimum": 0}
 _ADDRESS = {
     "type": "string",
     "pattern": r"^[A-Za-z0-9]([A-Za-z0-9.:%_-]*[A-Za-z0-9])?\Z",
@@ -97,7 +99,28 @@ SCHEMA: dict[str, Any] = _group(
         token_file=_LINE,  # on the machine that deploys; else HF_TOKEN in its environment
     ),
     gpus=_group(expect_idle=_FLAG),
+    offer=_group(  # what was sold, in the seller's words; a difference is "not as advertised"
+        gpus=_COUNT,
+        gpu_product=_LINE,
+        gpu_memory_gib=_AMOUNT,  # of one GPU, as its driver counts it
+        nics={
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                **_group(count=_COUNT, rate_gbit_per_s=_AMOUNT, link_layer={"enum": ["InfiniBand", "Ethernet"]}),
+                "required": ["count", "rate_gbit_per_s"],
+            },
+        },
+        nvme_count=_COUNT,
+        nvme_bytes=_COUNT,  # of all local NVMe disks together
+        ram_gib=_AMOUNT,
+        sockets=_COUNT,
+        cores=_COUNT,  # physical, of the whole node
+        cpu_model=_LINE,
+        bare_metal=_FLAG,
+    ),
     serving=_group(
+        install=_FLAG,  # a unit that serves belongs on the node
         model_directory=_FOLDER,  # where the weights lie on the host; the container sees the same path
         cache_directory=_FOLDER,  # local, writable: compiled kernels survive a restart
         storage={"enum": ["local", "slow"]},  # slow: shared or network storage, where loading takes over an hour

@@ -32,6 +32,8 @@ from rackproof.facts import (
 from rackproof.facts_system import AptFacts, SystemFacts
 from rackproof.managed import managed_files
 
+from .fixtures_storage import with_storage
+
 DRIVER = "580.126.20"
 GONE = Missing("this was taken away by the test")
 DOMAIN = ("10.1.0.1", "10.1.0.2")
@@ -76,7 +78,7 @@ def strangers(hardware: str) -> Baseline:
 
 def node(hardware: str = "gb300", name: str = "tray01") -> NodeFacts:
     """A healthy node; a second tray is `node(name="tray02")`."""
-    return NodeFacts(
+    facts = NodeFacts(
         node=name,
         host=_host(hardware, name),
         driver=DriverFacts(
@@ -98,6 +100,7 @@ def node(hardware: str = "gb300", name: str = "tray01") -> NodeFacts:
         system=SystemFacts(apt=AptFacts({"Update-Package-Lists": "1", "Unattended-Upgrade": "1"}, (), True)),
         evidence="e" * 64,
     )
+    return with_storage(facts)
 
 
 def _host(hardware: str, name: str) -> HostFacts:
@@ -308,4 +311,4 @@ def nothing(facts: NodeFacts) -> NodeFacts:
     """A node of which nothing could be read."""
     for section in SECTIONS:
         facts = without(facts, section)
-    return replace(facts, system=GONE)
+    return replace(facts, system=GONE, rdma=GONE, weights=GONE, serving=GONE, virtual_machine=GONE)

@@ -8,6 +8,7 @@ from rackproof.facts import CdiSpec, Missing
 from rackproof.verdict.model import Status
 
 from .cases import Cases, Red, outcome, verify
+from .engine_cases import TABLE as ENGINE_TABLE
 from .fixtures import DRIVER, GONE, driver, host, node, packages, runtime, strangers, units
 
 GB300 = node()
@@ -106,6 +107,17 @@ TABLE = {
         ],
     ),
 }
+
+
+TABLE |= ENGINE_TABLE
+SOFT = {
+    f"container_runtime.{name}"
+    for name in (
+        "engine_steady", "containerd", "podman", "cgroup_version", "daemon_config", "privileges", "data_space",
+        "data_filesystem", "storage_driver", "memlock", "open_files", "live_restore", "log_size", "cdi_by_hand",
+        "cdi_refresh", "reload_safe", "nvidia_runtime", "default_runtime", "obsolete_packages", "amd_runtime",
+    )
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("requirement", TABLE)

@@ -28,8 +28,10 @@ from .fixtures import (
     packages,
     runtime,
     smi,
+    strangers,
     unit_of,
 )
+from .fleet_cases import TABLE as SERVING_TABLE
 
 ONE, TWO = node(name="tray01"), node(name="tray02")
 UNIT = unit_of(ONE, TWO)
@@ -106,6 +108,7 @@ TABLE = {
             *unreadable(lambda facts: image(facts, digests=())),
             *unreadable(lambda facts: image(facts, digests=("",))),
         ],
+        not_applicable=strangers("gb300"),
     ),
     "fleet.clique": Cases(
         green=[UNIT],
@@ -162,6 +165,10 @@ TABLE = {
         ],
     ),
 }
+
+
+TABLE |= SERVING_TABLE
+SOFT = {"fleet.kernel", "fleet.weights_storage", "fleet.engine_version", "fleet.toolkit_version", "fleet.nccl_conf"}
 
 
 @pytest.mark.parametrize("requirement", TABLE)

@@ -8,10 +8,12 @@ import pytest
 
 from rackproof.facts import NodeFacts
 from rackproof.facts_image import ImageChain
-from rackproof.verdict.model import Status
+from rackproof.verdict.evaluate import evaluate_node
+from rackproof.verdict.model import Status, Verdict, verdict_of
 
 from .cases import Cases, Red, outcome, verify
-from .fixtures import GONE, baseline, image, node, official_image, runtime
+from .fixtures import GONE, baseline, image, node, official_image, runtime, smi, strangers
+from .fixtures_storage import previous_image
 
 GB300 = node()
 B300 = node("b300", "b300-01")
@@ -35,6 +37,10 @@ def imported(*chains: ImageChain, image_id: str = CONFIG, tags: tuple[str, ...] 
 
 
 PROVEN = ImageChain(MANIFEST, (WANTED.index,), CONFIG)
+PLAIN = strangers("gb300")
+V0271 = previous_image(official_image("gb300"))
+ALL_BUT_PREVIOUS = runtime(GB300, images=(official_image("gb300"),))
+UNREAD = runtime(GB300, images=GONE)
 NONE_HERE = [runtime(GB300, images=GONE), runtime(GB300, images=()), only()]
 
 TABLE = {
@@ -64,11 +70,67 @@ TABLE = {
             Red(runtime(GB300, images=(official_image("gb300"), STRAY)), "v0.28.0 is another image: sha256:9999"),
         ],
         garbage=[*NONE_HERE, only("", "@"), only(WANTED.index), runtime(imported(PROVEN), image_chains=GONE)],
+        not_applicable=PLAIN,
+    ),
+    "image.selfbuild": Cases(
+        green=[
+            GB300,
+            runtime(GB300, images=()),
+            runtime(GB300, images=(replace(STRAY, tags=("mine:selfbuild",), labels={"UNSUPPORTED-SELFBUILD": "1"}),)),
+        ],
+        red=[
+            Red(image(GB300, labels={"status": "UNSUPPORTED-SELFBUILD"}), "label status=UNSUPPORTED-SELFBUILD"),
+            Red(image(GB300, labels={"unsupported-selfbuild": "vllm b6bbf29dd"}), "label unsupported-selfbuild"),
+            Red(
+                runtime(GB300, images=(replace(STRAY, tags=("vllm/vllm-openai:selfbuild-1",)),)),
+                "tag vllm/vllm-openai",
+                PLAIN,
+            ),
+        ],
+        garbage=[UNREAD],
+    ),
+    "image.pulled": Cases(
+        green=[(GB300, PLAIN)],
+        red=[
+            Red(runtime(GB300, images=()), "not on the node", PLAIN),
+            Red(runtime(GB300, images=(STRAY,)), "not on", PLAIN),
+        ],
+        garbage=[UNREAD],
+        not_applicable=baseline("gb300"),
+        garbage_baseline=PLAIN,
+    ),
+    "image.tag": Cases(
+        green=[(GB300, PLAIN), (runtime(GB300, images=()), PLAIN)],
+        red=[Red(runtime(GB300, images=(STRAY,)), "v0.28.0 is another image: sha256:9999", PLAIN)],
+        garbage=[UNREAD],
+        not_applicable=baseline("gb300"),
+        garbage_baseline=PLAIN,
+    ),
+    "image.driver_cuda": Cases(
+        green=[GB300, B300, smi(GB300, cuda_version="13.1")],
+        red=[
+            Red(smi(GB300, cuda_version="12.9"), "13.0.2"),
+            Red(image(GB300, cuda_version="13.2.1"), "13.2.1"),
+        ],
+        garbage=[
+            *NONE_HERE,
+            smi(GB300, cuda_version=GONE),
+            smi(GB300, cuda_version=""),
+            smi(GB300, cuda_version="garbage"),
+            image(GB300, cuda_version=GONE),
+            image(GB300, cuda_version="garbage"),
+        ],
+    ),
+    "image.previous": Cases(
+        green=[GB300, (B300, strangers("b300"))],
+        red=[Red(ALL_BUT_PREVIOUS, "0 others"), Red(runtime(GB300, images=()), "0 others")],
+        garbage=[UNREAD],
     ),
     "image.architecture": Cases(
         green=[GB300, B300],
         red=[Red(image(GB300, architecture="amd64"), "amd64")],
         garbage=[*NONE_HERE, image(GB300, architecture=GONE), image(GB300, architecture="")],
+        not_applicable=PLAIN,
     ),
     "image.cuda": Cases(
         green=[GB300, B300, image(GB300, cuda_version="13.2.1")],
@@ -80,8 +142,10 @@ TABLE = {
             image(GB300, cuda_version="garbage"),
             image(GB300, cuda_version="-13.0"),
         ],
+        not_applicable=PLAIN,
     ),
 }
+SOFT = {"image.pulled", "image.tag", "image.driver_cuda", "image.previous"}
 
 
 @pytest.mark.parametrize("requirement", TABLE)
@@ -106,3 +170,15 @@ def test_an_image_without_a_digest_is_unknown_while_its_proof_is_unread() -> Non
     assert outcome("image.digest", unread).status is Status.UNKNOWN
     assert outcome("image.digest", runtime(GB300, image_chains=GONE)).status is Status.PASS
     assert outcome("image.digest", runtime(GB300, images=(), image_chains=GONE)).status is Status.FAIL
+
+
+def test_a_stranger_s_node_without_the_image_is_told_and_not_refused() -> None:
+    empty = runtime(GB300, images=())
+    found = {one.requirement.id: one for one in evaluate_node(empty, PLAIN) if one.requirement.layer == "image"}
+    assert found["image.pulled"].status is Status.FAIL
+    assert not [one for one in found.values() if one.decides and one.status not in (Status.PASS, Status.NOT_APPLICABLE)]
+    assert verdict_of(evaluate_node(empty, PLAIN)) is Verdict.ACCEPT
+
+
+def test_the_previous_image_is_not_taken_for_the_pinned_one() -> None:
+    assert outcome("image.digest", runtime(GB300, images=(V0271,))).status is Status.FAIL

@@ -43,6 +43,7 @@ from rackproof.evidence.tools import (
     pci,
     rdma,
     rocm_smi,
+    serving,
     storage,
     system,
     systemd,
@@ -82,6 +83,8 @@ def read_facts(evidence: Evidence) -> NodeFacts:
         amd=_amd(evidence),
         weights=weights.sized(_read(weights.weights, evidence), _read(weights.headers, evidence)),
         control=_read(control.control, evidence),
+        serving=_read(serving.serving, evidence),
+        virtual_machine=_read(serving.virtual_machine, evidence),
         evidence=_whole(evidence),
     )
 

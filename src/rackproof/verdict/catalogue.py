@@ -17,6 +17,7 @@ from rackproof.verdict.model import Judgement, Requirement, Severity, Stage
 LAYERS = (
     "host", "gpu_driver", "gpus", "nvlink", "rdma", "container_runtime", "image", "weights", "serving", "fleet",
 )  # fmt: skip
+FILES = ("requirements.yaml", "offer.yaml")  # of a layer: what it must be, and what a seller said that it is
 EVIDENCE = "host.evidence"  # what every other requirement of a node rests on
 
 NodeCheck = Callable[[NodeFacts, Baseline], Judgement]
@@ -69,22 +70,29 @@ def requirements() -> Mapping[str, Requirement]:
     """All requirements by id. Raises InputError when a requirement and its check do not match one to one."""
     found: dict[str, Requirement] = {}
     for layer in LAYERS:
-        path = Path(__file__).parents[1] / "layers" / layer / "requirements.yaml"
-        file = yamlfile.load(path, _SCHEMA)
-        for key, fields in file.data.items():
-            requirement = _requirement(f"{layer}.{key}", layer, fields)
-            twice = next((other.id for other in found.values() if other.code == requirement.code), None)
-            if twice:
-                raise InputError(file.where(key), f"{twice} has code {requirement.code} already", "a code of its own")
-            unknown = [need for need in requirement.needs if need not in found]
-            if unknown:
-                raise InputError(file.where(key), f"needs {', '.join(unknown)}", "requirements that stand before it")
-            found[requirement.id] = requirement
-        importlib.import_module(f"rackproof.layers.{layer}.checks")
+        folder = Path(__file__).parents[1] / "layers" / layer
+        for path in (folder / name for name in FILES if (folder / name).exists()):
+            _add(found, layer, path)
+        for module in sorted(folder.glob("*checks*.py")):
+            importlib.import_module(f"rackproof.layers.{layer}.{module.stem}")
     if set(found) != set(_checks):
         odd = sorted(set(found) ^ set(_checks))
         raise InputError("layers", f"requirement and check do not match: {', '.join(odd)}", "one check a requirement")
     return found
+
+
+def _add(found: dict[str, Requirement], layer: str, path: Path) -> None:
+    """The requirements of one file; raises InputError where one clashes with those before it."""
+    file = yamlfile.load(path, _SCHEMA)
+    for key, fields in file.data.items():
+        requirement = _requirement(f"{layer}.{key}", layer, fields)
+        twice = next((other.id for other in found.values() if other.code == requirement.code), None)
+        if twice:
+            raise InputError(file.where(key), f"{twice} has code {requirement.code} already", "a code of its own")
+        unknown = [need for need in requirement.needs if need not in found]
+        if unknown:
+            raise InputError(file.where(key), f"needs {', '.join(unknown)}", "requirements that stand before it")
+        found[requirement.id] = requirement
 
 
 def check_of(requirement: str) -> Any:

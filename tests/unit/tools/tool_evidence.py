@@ -311,6 +311,14 @@ def healthy(**changes: str | bytes | Section) -> Evidence:
             '"run": "r1", "operator": "a@b", "layer": "host", "step": "x", "event": "end", "rc": 0, "before": {}, "after": {}}\n'
             '+ /etc/rackproof/history\n= stamp 1\n|{"baseline": "b"}\n.\n'
         ),
+        "serving": (
+            "= /etc/systemd/system/rackproof-k3.service\n|[Service]\n|ExecStart=/usr/bin/docker run --rm --network host a/b@sha256:1 serve /models\n"
+            "= /etc/rackproof/serving.env\n|NCCL_DEBUG=WARN\n|HF_TOKEN=***\n"
+            "+ /etc/systemd/system/multi-user.target.wants/rackproof-k3.service\n"
+            "= /etc/nccl.conf\n|NCCL_DEBUG=WARN\n= /etc/ld.so.preload\n|/usr/lib/a.so\n"
+            "= segments\n|nccl- 1\n|psm_ 0\n|sem.mp- 0\n.\n"
+        ),
+        "virtualization": "none\n.\n",
         "gpu_holders": "77 nvidia-persiste\nend\n",
         "modprobe": (
             "= /proc/cmdline\n|ro quiet\n= /etc/modprobe.d/nvidia.conf\n|options nvidia NVreg_CreateImexChannel0=1\n"

@@ -8,6 +8,7 @@ from rackproof.baseline import Baseline
 from rackproof.facts import NodeFacts, known
 from rackproof.layers.readings import Reading, all_of, either, of, seen
 from rackproof.layers.words import driver_version, packages, service, service_words, upstream, version
+from rackproof.layers.words_storage import at_least, by_hand, conflicts
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement, judge
 
@@ -77,3 +78,102 @@ def configuration(facts: NodeFacts, baseline: Baseline) -> Judgement:
 def _cdi_is_on(config: Mapping[str, object] | None) -> bool:
     features = (config or {}).get("features")
     return isinstance(features, Mapping) and features.get("cdi") is True
+
+
+@check("container_runtime.toolkit_escape")
+def toolkit_escape(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    fixed = baseline.runtime.rules.toolkit_escape_fixed
+    least = version(fixed, "the baseline")
+    found = seen(
+        facts.runtime.toolkit_version,
+        lambda found: found is None or version(found, "nvidia-ctk") >= least,
+        lambda found: found or "not installed",
+    )
+    return all_of(f"not installed, or >= {fixed}", {"nvidia-ctk": found})
+
+
+@check("container_runtime.cdi_conflict")
+def cdi_conflict(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    specs = known(facts.runtime.cdi_specs)
+    twice = conflicts(specs)
+    observed = f"given twice: {', '.join(twice)}" if twice else f"{len(specs)} specs without a conflict"
+    return judge(not twice, observed, "no two specs of one directory give the same device")
+
+
+@check("container_runtime.cdi_all")
+def cdi_all(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    wanted = set(baseline.serving.gpu_devices)
+    names = {f"{CDI_KIND}={name}" for spec in known(facts.runtime.cdi_specs) for name in spec.devices}
+    absent = sorted(wanted - names)
+    return judge(not absent, f"no {', '.join(absent)}" if absent else "there", f"devices {', '.join(sorted(wanted))}")
+
+
+@check("container_runtime.cdi_by_hand")
+def cdi_by_hand(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    specs = known(facts.runtime.cdi_specs)
+    paths = by_hand(specs)
+    observed = ", ".join(paths) or f"{len(specs)} specs, none of them in /etc"
+    return judge(not paths, observed, f"no spec of {CDI_KIND} in /etc/cdi")
+
+
+@check("container_runtime.cdi_refresh")
+def cdi_refresh(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    names = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
+    readings = {
+        name: seen(service(facts, name), lambda unit: unit.installed and unit.enabled == "enabled", service_words)
+        for name in names
+    }
+    return all_of("both enabled", readings)
+
+
+@check("container_runtime.reload_safe")
+def reload_safe(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    rules = baseline.runtime.rules
+    toolkit = of(facts.runtime.toolkit_version, lambda found: found or "0.0")
+    found = either(
+        at_least(toolkit, rules.cdi_runtime_from, "nvidia-ctk"),
+        seen(
+            facts.runtime.cgroup_driver, lambda driver: driver == "cgroupfs", lambda driver: f"cgroup driver {driver}"
+        ),
+    )
+    return all_of(f"toolkit >= {rules.cdi_runtime_from}, or cgroup driver cgroupfs", {"GPU access": found})
+
+
+@check("container_runtime.nvidia_runtime")
+def nvidia_runtime(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    listed = seen(facts.runtime.runtimes, lambda found: "nvidia" in found, ", ".join)
+    return all_of("nvidia is one of them", {"runtimes": listed})
+
+
+@check("container_runtime.default_runtime")
+def default_runtime(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    found = seen(facts.runtime.default_runtime, lambda name: "nvidia" not in name)
+    return all_of("one that adds no GPU by itself", {"default runtime": found})
+
+
+@check("container_runtime.obsolete_packages")
+def obsolete_packages(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    old = of(packages(facts), lambda found: sorted(set(baseline.runtime.rules.obsolete_packages) & set(found)))
+    return all_of(
+        "none of them",
+        {"obsolete packages": seen(old, lambda names: not names, lambda names: ", ".join(names) or "none")},
+    )
+
+
+@check("container_runtime.amd_devices")
+def amd_devices(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    driver, wanted = of(facts.amd, lambda amd: amd.driver), baseline.gpus.count
+    nodes = of(driver, lambda found: of(found.render_nodes, len))
+    readings = {
+        "/dev/kfd": seen(
+            of(driver, lambda found: found.kfd_device), bool, lambda there: "there" if there else "not there"
+        ),
+        "render nodes": seen(nodes, lambda count: count >= wanted),
+    }
+    return all_of(f"/dev/kfd and {wanted} render nodes in /dev/dri", readings)
+
+
+@check("container_runtime.amd_runtime")
+def amd_runtime(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    listed = seen(facts.runtime.runtimes, lambda found: "amd" in found, ", ".join)
+    return all_of("amd is one of them", {"runtimes": listed})

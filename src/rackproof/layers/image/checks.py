@@ -6,6 +6,7 @@ from rackproof.baseline import Baseline
 from rackproof.facts import NodeFacts, known
 from rackproof.layers.readings import all_of, seen
 from rackproof.layers.words import asked, pinned_images, plain_name, recipe_digest, some, version
+from rackproof.layers.words_storage import cuda_version, minor, named_as_pinned, selfbuild_words
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement, judge
 
@@ -39,3 +40,46 @@ def cuda(facts: NodeFacts, baseline: Baseline) -> Judgement:
         for image in images
     }
     return all_of(f"CUDA {wanted}", readings)
+
+
+@check("image.selfbuild")
+def selfbuild(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    label = baseline.serving.selfbuild_label
+    named = named_as_pinned(known(facts.runtime.images), baseline)
+    found = {image.id: words for image in named if (words := selfbuild_words(image, label))}
+    observed = "; ".join(f"{name}: {', '.join(words)}" for name, words in found.items())
+    return judge(not found, observed or f"{len(named)} images of that name, none marked", f"no label or tag {label}")
+
+
+@check("image.pulled")
+def pulled(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    here = known(pinned_images(facts, baseline))
+    return judge(bool(here), "present" if here else "not on the node", baseline.image.reference)
+
+
+@check("image.tag")
+def tag(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    name = plain_name(f"{baseline.image.repository}:{baseline.image.tag}")
+    pinned = {image.id for image in known(pinned_images(facts, baseline))}
+    tagged = {image.id for image in known(facts.runtime.images) if name in {plain_name(one) for one in image.tags}}
+    strays = sorted(tagged - pinned)
+    observed = f"{name} is another image: {', '.join(strays)}" if strays else f"no other image is {name}"
+    return judge(not strays, observed, baseline.image.reference)
+
+
+@check("image.driver_cuda")
+def driver_cuda(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    images = known(some(pinned_images(facts, baseline), "image with the baseline's digest is on the node"))
+    driver = known(cuda_version(facts))
+    known_to = minor(driver, "nvidia-smi")
+    readings = {
+        image.id: seen(image.cuda_version, lambda found: minor(found, "CUDA_VERSION") <= known_to) for image in images
+    }
+    return all_of(f"CUDA <= {driver}, what the driver knows", readings)
+
+
+@check("image.previous")
+def previous(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    named = named_as_pinned(known(facts.runtime.images), baseline)
+    others = {image.id for image in named} - {image.id for image in known(pinned_images(facts, baseline))}
+    return judge(bool(others), f"{len(others)} others", "at least one other image of the repository")

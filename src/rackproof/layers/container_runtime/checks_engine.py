@@ -1,0 +1,149 @@
+"""Checks of layer container_runtime: the engine, how it is set up, where it keeps its data, what it gives containers."""
+
+from __future__ import annotations
+
+from rackproof.baseline import Baseline
+from rackproof.facts import NodeFacts
+from rackproof.layers.readings import all_of, either, of, seen
+from rackproof.layers.words import absence, gib, on_off, service, service_words, yes_no
+from rackproof.layers.words_storage import (
+    at_least,
+    config,
+    daemon_limits,
+    default_limit,
+    engines,
+    filesystem_at,
+    image_data,
+    limit_reading,
+    said_twice,
+    setting,
+)
+from rackproof.verdict.catalogue import check
+from rackproof.verdict.model import Judgement
+
+CONTAINERD = "containerd"
+UNLIMITED = "infinity"
+ROTATING = ("local", "journald", "none")  # log drivers that keep files small by themselves
+
+
+@check("container_runtime.engine_at_boot")
+def engine_at_boot(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    name = baseline.runtime.engine
+    unit = seen(service(facts, name), lambda found: found.installed and found.enabled == "enabled", service_words)
+    return all_of("its service is enabled", {name: unit})
+
+
+@check("container_runtime.engine_steady")
+def engine_steady(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    unit = service(facts, baseline.runtime.engine)
+    readings = {
+        "last result": seen(of(unit, lambda found: found.result), lambda result: result == "success"),
+        "restarts": seen(of(unit, lambda found: found.restarts), lambda restarts: restarts == 0),
+    }
+    return all_of("no restart and no failure since it was started", readings)
+
+
+@check("container_runtime.containerd")
+def containerd(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    least = baseline.runtime.rules.containerd_min
+    readings = {
+        "service": seen(service(facts, CONTAINERD), lambda unit: unit.installed and unit.running, service_words),
+        "version": at_least(of(engines(facts), lambda found: found.containerd), least, CONTAINERD),
+    }
+    return all_of(f"{CONTAINERD} >= {least}, its service active", readings)
+
+
+@check("container_runtime.podman")
+def podman(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    least = baseline.runtime.rules.podman_min
+    found = either(absence(facts, "podman"), at_least(of(engines(facts), lambda found: found.podman), least, "podman"))
+    return all_of(f"not installed, or >= {least}", {"podman": found})
+
+
+@check("container_runtime.cgroup_version")
+def cgroup_version(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    wanted = baseline.runtime.rules.cgroup_version
+    return all_of(f"version {wanted}", {"cgroup": seen(facts.runtime.cgroup_version, lambda found: found == wanted)})
+
+
+@check("container_runtime.daemon_config")
+def daemon_config(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    unit = service(facts, baseline.runtime.engine)
+    twice = of(config(facts), lambda found: of(unit, lambda started: said_twice(found, started.exec_start)))
+    words = seen(
+        twice,
+        lambda found: not found,
+        lambda found: f"also on the command line: {', '.join(found)}" if found else "sound",
+    )
+    return all_of("valid JSON, with no setting that the service's command line gives too", {"daemon.json": words})
+
+
+@check("container_runtime.privileges")
+def privileges(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    found = seen(
+        facts.runtime.security_options,
+        lambda options: not {"rootless", "userns"} & set(options),
+        lambda options: ", ".join(options) or "no option",
+    )
+    return all_of("neither rootless nor with remapped users", {"security options": found})
+
+
+@check("container_runtime.data_space")
+def data_space(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    least = baseline.runtime.rules.data_free_bytes
+    free = of(filesystem_at(facts, image_data(facts, baseline)), lambda found: found.available_bytes)
+    return all_of(f">= {gib(least)} free", {"where images lie": seen(free, lambda found: found >= least, gib)})
+
+
+@check("container_runtime.data_filesystem")
+def data_filesystem(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    wanted = baseline.runtime.rules.data_filesystems
+    kind = of(filesystem_at(facts, image_data(facts, baseline)), lambda found: found.kind)
+    return all_of(f"one of: {', '.join(wanted)}", {"where images lie": seen(kind, lambda found: found in wanted)})
+
+
+@check("container_runtime.storage_driver")
+def storage_driver(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    wanted = baseline.runtime.rules.storage_drivers
+    driver = seen(facts.runtime.storage_driver, lambda found: found in wanted)
+    return all_of(f"one of: {', '.join(wanted)}", {"storage driver": driver})
+
+
+@check("container_runtime.memlock")
+def memlock(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    engine = baseline.runtime.engine
+    running = of(
+        daemon_limits(facts, engine), lambda limits: of(limits.memlock, lambda found: str(found.hard or UNLIMITED))
+    )
+    found = either(
+        limit_reading(default_limit(facts, "memlock", "Hard"), lambda _: False),
+        seen(running, lambda limit: limit == UNLIMITED),
+        seen(of(service(facts, engine), lambda unit: unit.memlock), lambda limit: limit == UNLIMITED),
+    )
+    return all_of("unlimited, of the daemon or by default-ulimits", {"locked memory": found})
+
+
+@check("container_runtime.open_files")
+def open_files(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    least = baseline.runtime.rules.open_files_min
+    limit = of(daemon_limits(facts, baseline.runtime.engine), lambda limits: limits.open_files)
+    found = either(
+        limit_reading(default_limit(facts, "nofile", "Soft"), lambda found: found >= least),
+        seen(limit, lambda found: found.soft is None or found.soft >= least, lambda found: found.soft or UNLIMITED),
+    )
+    return all_of(f">= {least}, of the daemon or by default-ulimits", {"open files": found})
+
+
+@check("container_runtime.live_restore")
+def live_restore(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    kept = of(config(facts), lambda found: setting(found, "live-restore") is True)
+    return all_of("live-restore is on", {"live-restore": seen(kept, bool, on_off)})
+
+
+@check("container_runtime.log_size")
+def log_size(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    limited = of(
+        config(facts),
+        lambda found: setting(found, "log-driver") in ROTATING or bool(setting(found, "log-opts", "max-size")),
+    )
+    return all_of("max-size, or a log driver that rotates", {"container logs are limited": seen(limited, bool, yes_no)})

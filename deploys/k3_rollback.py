@@ -16,6 +16,7 @@ from rackproof.layers.gpu_driver import deploy as gpu_driver
 from rackproof.layers.host import deploy as host
 from rackproof.layers.image import deploy as image
 from rackproof.layers.nvlink import deploy as nvlink
+from rackproof.layers.serving import deploy as serving
 
 node = begin()
 to_previous(node)
@@ -24,6 +25,7 @@ gpu_driver.bring_about(node)
 nvlink.bring_about(node)
 container_runtime.bring_about(node)
 image.bring_about(node)
+serving.bring_about(node)
 finish(node)
 remind(node)
 verify(node, acceptance)

@@ -21,8 +21,10 @@ UPGRADES = "/etc/apt/apt.conf.d/52rackproof-unattended-upgrades"
 MODPROBE = "/etc/modprobe.d/rackproof-nvidia.conf"
 PERSISTENCED = "/etc/systemd/system/nvidia-persistenced.service.d/rackproof.conf"
 IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
+SERVING_UNIT = "/etc/systemd/system/rackproof-serving.service"
+SERVING_ENVIRONMENT = "/etc/rackproof/serving.env"
 
-PATHS = (KEYRING, APT_SOURCE, UPGRADES, MODPROBE, PERSISTENCED, IMEX_NODES)
+PATHS = (KEYRING, APT_SOURCE, UPGRADES, MODPROBE, PERSISTENCED, IMEX_NODES, SERVING_UNIT, SERVING_ENVIRONMENT)
 
 _HEADER = "# Managed by rackproof; changes here are reported as drift and undone by the next deploy.\n"
 
@@ -47,6 +49,10 @@ class File:
 
 def managed_files(baseline: Baseline) -> tuple[File, ...]:
     """Every file this baseline wants on a node, in the order of the layers."""
+    return (*_host_files(baseline), *(File("serving", path, text) for path, text in baseline.serving.files))
+
+
+def _host_files(baseline: Baseline) -> tuple[File, ...]:
     if baseline.packages is None:
         return ()
     files = [

@@ -121,6 +121,7 @@ SCHEMA: dict[str, Any] = _group(
     ),
     serving=_group(
         install=_FLAG,  # a unit that serves belongs on the node
+        start=_FLAG,  # and runs, now and after every boot; else people start it (rackproof serve)
         model_directory=_FOLDER,  # where the weights lie on the host; the container sees the same path
         cache_directory=_FOLDER,  # local, writable: compiled kernels survive a restart
         storage={"enum": ["local", "slow"]},  # slow: shared or network storage, where loading takes over an hour

@@ -15,7 +15,8 @@ from rackproof.site import Site
 KEPT = 10  # earlier stamps
 
 # The groups of a site that a baseline is made of. How a node is reached, or when it may be rebooted, is none of it.
-CHOICES = ("recipe", "layout", "allow_derived", "hardware", "driver", "packages", "container", "image", "gpus", "simulation")
+CHOICES = ("recipe", "layout", "allow_derived", "hardware", "driver", "packages", "container", "image", "gpus", "simulation",
+           "serving")
 
 _KEEP = f"""\
 if [ -f {STAMP} ]; then
@@ -37,6 +38,7 @@ def stamp_of(baseline: Baseline, site: Site) -> dict[str, Any]:
         "tool": f"rackproof {__version__}",
         "driver": baseline.driver.version,
         "image": baseline.image.reference,
+        "launch": baseline.serving.launch,
         "site": choices(site),
     }
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rackproof.baseline import Baseline
-from rackproof.facts import CdiSpec, Fact, ImageFacts, Missing, NodeFacts
+from rackproof.facts import CdiSpec, Fact, ImageFacts, Missing, NodeFacts, known
 from rackproof.facts_serving import DockerRun, ServingUnitFile
 from rackproof.facts_state import DaemonLimits, Listener
 from rackproof.facts_system import EngineFacts, Filesystem, holding
 from rackproof.layers.readings import Reading, of, seen
 from rackproof.layers.words import plain_name, version
+from rackproof.managed import File, managed_files
 
 Config = Mapping[str, object]
 DAEMONS = {"docker": "dockerd"}  # service -> the name of its process
@@ -152,6 +153,12 @@ def one_unit(facts: NodeFacts) -> Fact[ServingUnitFile]:
         units(facts),
         lambda found: found[0] if len(found) == 1 else Missing(f"{len(found)} serving units are on the node"),
     )
+
+
+def serving_files(baseline: Baseline) -> tuple[File, ...]:
+    """The unit and its environment as the launch renders them; not known where nobody said which nodes serve together."""
+    files = tuple(file for file in managed_files(baseline) if file.layer == "serving")
+    return known(files or Missing("no inventory says which rank this node has, so its unit is not known"))
 
 
 def run(facts: NodeFacts) -> Fact[DockerRun]:

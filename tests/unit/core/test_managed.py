@@ -9,7 +9,16 @@ from core_builders import Rack, baseline
 
 from rackproof.baseline import resolve
 from rackproof.errors import InputError
-from rackproof.managed import IMEX_NODES, KEYRING, PATHS, STAMP, File, managed_files
+from rackproof.managed import (
+    IMEX_NODES,
+    KEYRING,
+    PATHS,
+    SERVING_ENVIRONMENT,
+    SERVING_UNIT,
+    STAMP,
+    File,
+    managed_files,
+)
 from rackproof.package_names import PackageNames
 
 DOMAIN = ("10.0.0.2", "10.0.0.1")
@@ -21,7 +30,8 @@ def test_a_baseline_nobody_deploys_manages_nothing() -> None:
 
 def test_files_of_a_tray(site_folder: Rack) -> None:
     files = {file.path: file for file in managed_files(resolve(site_folder.site("gb300"), domain=DOMAIN))}
-    assert set(files) == set(PATHS) - {KEYRING}  # the key is fetched, not rendered
+    # the key is fetched, not rendered, and this site installs no unit
+    assert set(files) == set(PATHS) - {KEYRING, SERVING_UNIT, SERVING_ENVIRONMENT}
     assert files[IMEX_NODES].content == "10.0.0.2\n10.0.0.1\n"
     assert "options nvidia NVreg_CreateImexChannel0=1\n" in files["/etc/modprobe.d/rackproof-nvidia.conf"].content
     assert "blacklist nouveau\n" in files["/etc/modprobe.d/rackproof-nvidia.conf"].content

@@ -18,10 +18,10 @@ from rackproof.layers.words_storage import (
     one_unit,
     option,
     run,
+    serving_files,
     units,
     used_share,
 )
-from rackproof.managed import managed_files
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement, judge
 
@@ -33,13 +33,16 @@ UNLIMITED = ("-1", "-1:-1")
 @check("serving.unit")
 def unit(facts: NodeFacts, baseline: Baseline) -> Judgement:
     names = [unit.name for unit in known(units(facts))]
-    expected = "one serving unit, as rendered, that the next boot starts"
+    starts = baseline.serving.start
+    expected = f"one serving unit, as rendered, that the next boot {'starts' if starts else 'does not start'}"
     if len(names) != 1:
         return judge(False, f"several: {', '.join(names)}" if names else "no rackproof-*.service", expected)
     enabled = of(one_unit(facts), lambda found: found.enabled)
     started = seen(of(run(facts), lambda found: found.image), bool)
-    rendered = as_rendered(facts, [file for file in managed_files(baseline) if file.layer == "serving"])
-    return all_of(expected, {"enabled": seen(enabled, bool, yes_no), "starts": started, **rendered})
+    rendered = as_rendered(facts, serving_files(baseline))
+    return all_of(
+        expected, {"enabled": seen(enabled, lambda on: on == starts, yes_no), "starts": started, **rendered}
+    )
 
 
 @check("serving.state")

@@ -15,6 +15,11 @@ from rackproof_lab.names import Lab, node_name
 from rackproof_lab.proc import put, replace, spawn
 
 HOSTFILES = Path(__file__).parent / "hostfiles"
+# The unit that a deploy installs is left as it is; what it calls docker is the script that calls docker.
+_SERVING = (
+    "[Service]\nBindReadOnlyPaths=/usr/bin/docker:/run/rackproof-lab-docker "
+    "/usr/local/lib/rackproof-lab/docker:/usr/bin/docker\n"
+)
 DATA = ("upper", "docker", "containerd")  # what a node has written; all of it is on the machine's own file system
 
 
@@ -113,6 +118,9 @@ def _identity(rack: Rack, name: str) -> list[tuple[str, str, int]]:
         ("etc/sudoers.d/rackproof-lab", "deploy ALL=(ALL) NOPASSWD:ALL\n", 0o440),
         ("etc/sysusers.d/rackproof-lab.conf", 'u deploy 1000 "lab operator" /home/deploy /bin/bash\n', 0o644),
         ("etc/tmpfiles.d/rackproof-lab.conf", "d /home/deploy 0700 deploy deploy\n", 0o644),
+        ("usr/local/lib/rackproof-lab/docker", (HOSTFILES / "docker-run.sh").read_text(), 0o755),
+        ("etc/systemd/system/rackproof-serving.service.d/lab.conf", _SERVING, 0o644),
+        ("etc/tmpfiles.d/rackproof-lab-docker.conf", "f /run/rackproof-lab-docker 0755\n", 0o644),
         (
             "etc/systemd/system/rackproof-lab-boot.service",
             (HOSTFILES / "rackproof-lab-boot.service").read_text(),

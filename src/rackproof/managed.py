@@ -15,6 +15,7 @@ HISTORY = "/etc/rackproof/history"  # earlier stamps, one file each; names sort 
 LOCK = "/var/lib/rackproof/lock"
 BUSY = "/var/lib/rackproof/busy"  # flock is held while a step runs
 JOURNAL = "/var/lib/rackproof/journal.jsonl"
+SELFBUILD_RECORD = "/var/lib/rackproof/selfbuild.record"  # a line for each self-build and each conversion; never cut
 KEYRING = "/etc/apt/keyrings/rackproof-nvidia.asc"
 APT_SOURCE = "/etc/apt/sources.list.d/rackproof-nvidia.sources"
 UPGRADES = "/etc/apt/apt.conf.d/52rackproof-unattended-upgrades"

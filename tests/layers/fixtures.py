@@ -311,4 +311,4 @@ def nothing(facts: NodeFacts) -> NodeFacts:
     """A node of which nothing could be read."""
     for section in SECTIONS:
         facts = without(facts, section)
-    return replace(facts, system=GONE, rdma=GONE, weights=GONE, serving=GONE, virtual_machine=GONE)
+    return replace(facts, system=GONE, rdma=GONE, weights=GONE, serving=GONE, control=GONE, virtual_machine=GONE)

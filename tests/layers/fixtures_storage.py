@@ -12,6 +12,7 @@ from rackproof.baseline import Baseline, resolve
 from rackproof.baseline_launch import Member, with_launch
 from rackproof.evidence.tools.serving import parse_unit
 from rackproof.facts import ImageFacts, ManagedFile, Missing, NodeFacts
+from rackproof.facts_control import ControlFacts
 from rackproof.facts_rdma import Hca, Port, RdmaFacts
 from rackproof.facts_serving import DockerRun, ServingFacts, ServingUnitFile
 from rackproof.facts_state import DaemonLimits, NodeState
@@ -108,15 +109,18 @@ def with_storage(facts: NodeFacts) -> NodeFacts:
         storage_driver="overlay2",
         security_options=("apparmor", "cgroupns", "seccomp"),
         daemon_config={"live-restore": True, "log-opts": {"max-size": "100m"}},
+        running=(),
         images=(*facts.runtime.images, previous_image(facts.runtime.images[0])),
     )
     return replace(
         facts,
         runtime=runtime,
+        driver=replace(facts.driver, holders=()),
         system=replace(system, kernel=replace(system.kernel, **lacking)),
         weights=WEIGHTS,
         serving=SERVING,
         virtual_machine="none",
+        control=ControlFacts(lock=None, journal=(), generation="", history=()),
         rdma=facts.rdma
         if not isinstance(facts.rdma, Missing)
         else RdmaFacts(NICS, "sysfs", (), frozenset(), None, None),

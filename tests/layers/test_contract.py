@@ -138,7 +138,7 @@ def single_facts(hardware: str) -> Iterator[tuple[str, NodeFacts]]:
 # Facts that no gate reads: recorded for reports and drift, or judged by a warning.
 ONLY_RECORDED = {
     "host.boot_id", "host.kernel", "host.product_name", "host.cmdline", "host.page_size_bytes", "host.is_root",
-    "host.reboot_required", "driver.holders", "host.apt_sources", "host.apt_preferences", "host.stamp", "driver.nouveau_blacklisted",
+    "host.reboot_required", "driver.holders", "host.apt_sources", "host.apt_preferences", "driver.nouveau_blacklisted",
     "runtime.cgroup_version", "runtime.runtimes", "runtime.daemon_config", "gpu.uuid", "gpu.serial", "gpu.vbios",
     "gpu.ecc_uncorrectable_aggregate", "gpu.remapped_uncorrectable", "gpu.power_limit_w",
     "gpu.power_default_w", "gpu.slowdown_reasons", "gpu.pcie_gen", "gpu.pcie_width", "gpu.pcie_width_max",
@@ -256,9 +256,9 @@ def test_a_requirement_can_be_acted_on(requirement: Requirement) -> None:
     assert not [word for word in ("/work", "shared/", "nvidia-host.md", "recipe.md", "verifiers.md") if word in text]
 
 
-def test_only_the_self_build_mark_makes_a_node_unsupported() -> None:
+def test_only_what_says_self_built_makes_a_node_unsupported() -> None:
     marked = [found.id for found in requirements().values() if found.unsupported]
-    assert marked == ["host.selfbuild"]
+    assert marked == ["host.selfbuild", "image.selfbuild"]
 
 
 def test_severities_are_as_designed() -> None:

@@ -14,7 +14,7 @@ from rackproof.baseline_launch import Member, with_launch
 from rackproof.errors import InputError
 from rackproof.evidence.tools.serving import parse_unit
 from rackproof.facts import Missing, NodeFacts
-from rackproof.facts_serving import ServingFacts, ServingUnitFile
+from rackproof.facts_serving import RunningContainer, ServingFacts, ServingUnitFile
 from rackproof.facts_state import Listener, ServingUnit
 from rackproof.facts_weights import WeightsFacts
 from rackproof.managed import SERVING_ENVIRONMENT, SERVING_UNIT
@@ -23,7 +23,7 @@ from rackproof.verdict.evaluate import applies, evaluate_node
 from rackproof.verdict.model import Severity, Status, Verdict, verdict_of
 
 from .cases import Cases, Red, outcome, verify
-from .fixtures import GONE, baseline, files, node
+from .fixtures import GONE, baseline, files, node, runtime
 from .fixtures_storage import MODEL, SERVING, UNIT, mounts, rendered, serves, serving, state, system, weights, with_files, with_unit
 
 NONE = baseline("gb300")  # its site installs no unit
@@ -99,7 +99,47 @@ def always(
     )
 
 
+ID, PINNED = "c" * 64, node().runtime.images[0].id  # type: ignore[union-attr]
+ENGINE = RunningContainer(ID, "rackproof-serving", PINNED, TRAY.image.reference, True, {})
+
+
+def runs(*containers: RunningContainer, facts: NodeFacts = GB300) -> NodeFacts:
+    return runtime(facts, running=containers)
+
+
+def holds(*names: str, facts: NodeFacts | None = None) -> NodeFacts:
+    facts = facts or runs(ENGINE)
+    return replace(facts, driver=replace(facts.driver, holders=names))
+
+
 TABLE = {
+    "serving.running": Cases(
+        green=[
+            (runs(ENGINE), TRAY),
+            (runs(replace(ENGINE, name="mine", named="c0ffee")), NONE),
+            (runs(replace(ENGINE, name="dcgm", image="sha256:7", named="nvidia/dcgm-exporter:4", engine=False)), NONE),
+            (IDLE, NONE),
+        ],
+        red=[
+            Red(runs(ENGINE, replace(ENGINE, name="other", image="sha256:0271")), "other runs"),
+            Red(runs(replace(ENGINE, image="sha256:7", engine=False)), "rackproof-serving runs"),
+            Red(runs(replace(ENGINE, name="x", image="sha256:7", engine=False)), "x runs docker.io/vllm"),
+            Red(runs(replace(ENGINE, name="x", named="x", image="sha256:7", engine=False, labels={"a": "UNSUPPORTED-SELFBUILD"})), "x runs x"),
+            Red(runtime(runs(ENGINE), images=()), "rackproof-serving runs"),
+        ],
+        garbage=[runtime(GB300, running=GONE), runtime(runs(ENGINE), images=GONE)],
+    ),
+    "serving.holders": Cases(
+        green=[(holds(f"vllm (7, user root, container {ID[:12]})"), TRAY), (holds(), TRAY)],
+        red=[
+            Red(holds("python3 (7, user bob)"), "python3 (7, user bob)", TRAY),
+            Red(holds("vllm (7, user root, container 0123456789ab)"), "0123456789ab", TRAY),
+            Red(holds(f"vllm (7, user root, container {ID[:12]})", facts=runs(replace(ENGINE, image="sha256:0271"))), "vllm (7", TRAY),
+        ],
+        garbage=[holds(facts=runtime(GB300, running=GONE)), replace(GB300, driver=replace(GB300.driver, holders=GONE))],
+        not_applicable=NONE,
+        garbage_baseline=TRAY,
+    ),
     "serving.unit": case(
         [GB300],
         [
@@ -302,7 +342,11 @@ def test_nonsense_never_serves() -> None:
 
 
 def test_gates_of_a_unit_apply_only_where_the_site_installs_one() -> None:
-    gates = [found for found in requirements().values() if found.layer == "serving" and found.severity is Severity.GATE]
+    of_nodes = ("serving.running", "serving.holders")  # what runs now, unit or not
+    gates = [
+        found for found in requirements().values()
+        if found.layer == "serving" and found.severity is Severity.GATE and found.id not in of_nodes
+    ]  # fmt: skip
     assert len(gates) >= 9
     assert not [found.id for found in gates if applies(found, NONE)]
     assert {found.id for found in gates if applies(found, RDMA)} >= {"serving.memlock", "serving.rdma_devices"}

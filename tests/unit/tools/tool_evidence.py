@@ -318,6 +318,9 @@ def healthy(**changes: str | bytes | Section) -> Evidence:
             "= /etc/nccl.conf\n|NCCL_DEBUG=WARN\n= /etc/ld.so.preload\n|/usr/lib/a.so\n"
             "= segments\n|nccl- 1\n|psm_ 0\n|sem.mp- 0\n.\n"
         ),
+        "docker_running": (
+            '{"id":"' + "a" * 64 + '","name":"/rackproof-serving","image":"sha256:1","named":"a/b@sha256:1","labels":{"x":"y"},"engine":true}\nend\n'
+        ),
         "virtualization": "none\n.\n",
         "gpu_holders": "77 nvidia-persiste\nend\n",
         "modprobe": (

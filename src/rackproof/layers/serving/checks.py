@@ -5,13 +5,15 @@ from __future__ import annotations
 from rackproof.baseline import Baseline
 from rackproof.facts import NodeFacts, known
 from rackproof.layers.readings import all_of, of, seen
-from rackproof.layers.words import as_rendered, plain_name, yes_no
+from rackproof.layers.words import as_rendered, pinned_images, plain_name, yes_no
 from rackproof.layers.words_storage import (
     contradictions,
+    engines_running,
     environment,
     filesystem_at,
     flag,
     gpu_subset,
+    in_container,
     lasts,
     listening,
     memlock_words,
@@ -188,3 +190,20 @@ def preload(facts: NodeFacts, baseline: Baseline) -> Judgement:
     libraries = of(facts.serving, lambda found: found.preload)
     words = seen(libraries, lambda found: not found, lambda found: ", ".join(found) or "none")
     return all_of("no library is loaded before all others", {"/etc/ld.so.preload": words})
+
+
+@check("serving.running")
+def running(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    containers = known(engines_running(facts, baseline))
+    pinned = {image.id for image in known(pinned_images(facts, baseline))}
+    strays = [f"{one.name} runs {one.named} ({one.image[:19]})" for one in containers if one.image not in pinned]
+    observed = "; ".join(strays) or f"{len(containers)} engines run, all of them this image"
+    return judge(not strays, observed, f"every engine runs {baseline.image.reference}")
+
+
+@check("serving.holders")
+def holders(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    pinned = {image.id for image in known(pinned_images(facts, baseline))}
+    ours = [one for one in known(engines_running(facts, baseline)) if one.image in pinned]
+    strays = [holder for holder in known(facts.driver.holders) if not in_container(holder, ours)]
+    return judge(not strays, "; ".join(strays) or "none but engines of this image", "GPUs are held by the engine alone")

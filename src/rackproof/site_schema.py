@@ -124,6 +124,7 @@ SCHEMA: dict[str, Any] = _group(
         start=_FLAG,  # and runs, now and after every boot; else people start it (rackproof serve)
         model_directory=_FOLDER,  # where the weights lie on the host; the container sees the same path
         cache_directory=_FOLDER,  # local, writable: compiled kernels survive a restart
+        ledger=_LINE,  # on the machine that runs `rackproof serve`: a JSON line for each start. Default: ledger.jsonl
         storage={"enum": ["local", "slow"]},  # slow: shared or network storage, where loading takes over an hour
         interface={
             "type": "string",

@@ -309,7 +309,7 @@ def healthy(**changes: str | bytes | Section) -> Evidence:
         "control": (
             '- /var/lib/rackproof/lock\n= working\n|no\n= generation\n|123 45\n= journal\n|{"time": "2026-01-01T00:00:01Z", '
             '"run": "r1", "operator": "a@b", "layer": "host", "step": "x", "event": "end", "rc": 0, "before": {}, "after": {}}\n'
-            '+ /etc/rackproof/history\n= stamp 1\n|{"baseline": "b"}\n.\n'
+            '- /var/lib/rackproof/selfbuild.record\n+ /etc/rackproof/history\n= stamp 1\n|{"baseline": "b"}\n.\n'
         ),
         "serving": (
             "= /etc/systemd/system/rackproof-k3.service\n|[Service]\n|ExecStart=/usr/bin/docker run --rm --network host a/b@sha256:1 serve /models\n"

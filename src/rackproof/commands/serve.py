@@ -161,6 +161,17 @@ def _triage(outcome: Outcome) -> None:
 
     answers = {name: one.answer() for name, one in outcome.nodes.items()}
     output.say(render.render(Triaged.of(answers), options_for(sys.stdout, quiet=False, plain=False)))
+    if not any(answer.confidence for answer in answers.values()):
+        _endings(outcome)
+
+
+def _endings(outcome: Outcome) -> None:
+    """The last lines of each log, where no rule explains it: what the container engine said, for example."""
+    from rackproof.verdict.report.clean import clean
+
+    for name, one in outcome.nodes.items():
+        lines = "".join(f"    {clean(line, 300)}\n" for line in one.ending)
+        output.say(f"  the log on {clean(name)} ends with\n{lines}")
 
 
 def _status(one: Starting) -> str:

@@ -109,5 +109,5 @@ def note(run: Run, line: str) -> str:
     who = json.dumps({"run": run.id, "operator": run.operator})[1:-1]
     return f"""\
 [ ! -s {JOURNAL} ] || [ -z "$(tail -c 1 {JOURNAL})" ] || echo >>{JOURNAL}
-printf '{{"time": "%s", %s, %s}}\\n' "{time}" {shlex.quote(who)} {shlex.quote(members)} >>{JOURNAL}
+printf '{{"time": "%s", %s, %s}}\\n' "{time}" {shlex.quote(who)} {shlex.quote(members)} >>{JOURNAL} && echo noted
 """

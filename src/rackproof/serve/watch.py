@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rackproof.errors import RackproofError
 from rackproof.triage.diagnose import Diagnosis, Log, reconcile
+from rackproof.triage.mask import masked
 from rackproof.triage.reader import parse
 
+LAST_LINES = 6  # shown where nothing else explains a failure
 STAGES = ("container", "weights", "engine", "port")
 
 
@@ -60,6 +63,7 @@ class Starting:
     log: Log = field(default_factory=Log)
     passed: dict[str, float] = field(default_factory=dict)  # stage -> seconds after the start when it was seen to be over
     last: Look | None = None
+    ending: deque[str] = field(default_factory=lambda: deque(maxlen=LAST_LINES))  # the log's last lines
     _rest: bytes = b""
     _lines: int = 0
 
@@ -84,6 +88,7 @@ class Starting:
         line = parse(self._lines, raw)
         if line.text:
             self.log.take(line)
+            self.ending.append(masked(line.raw))
 
     def _reached(self, look: Look) -> list[str]:
         """A stage counts when the log says it was begun; the port when it answers."""

@@ -9,6 +9,7 @@ node is not as the baseline wants it; a second run changes nothing. In the end e
 
 from rackproof.acceptance import acceptance
 from rackproof.deploy.node import begin
+from rackproof.deploy.selfbuild import convert
 from rackproof.deploy.stamp import finish
 from rackproof.deploy.verify import verify
 from rackproof.layers.container_runtime import deploy as container_runtime
@@ -20,6 +21,7 @@ from rackproof.layers.serving import deploy as serving
 from rackproof.layers.weights import deploy as weights
 
 node = begin()
+convert(node)
 host.bring_about(node)
 gpu_driver.bring_about(node)
 nvlink.bring_about(node)

@@ -7,7 +7,6 @@ its ranks, so that baselines of one unit stay equal and still change with every 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -50,8 +49,17 @@ def with_launch(baseline: Baseline, site: Site, member: Member | None) -> Baseli
     return replace(baseline, serving=replace(serving, launch=whole, files=tuple(every[member.rank])))
 
 
+def selfbuilt_files(
+    baseline: Baseline, site: Site, member: Member, image: str, title: str
+) -> tuple[tuple[str, str], tuple[str, str]]:
+    """(path, text) of unit and environment that run an image of the host's own, under a description that says so."""
+    nodes = [Node(name, address) for name, address in member.nodes]
+    launch = plan_launch(baseline.layout.id, site, nodes=nodes, nodes_source=member.source)
+    process = launch.processes[member.rank]
+    own = replace(process, container=replace(process.container, image=image))
+    return unit_files(replace(launch, title=title, tier="unsupported"), own)
+
+
 def alone(name: str, address: str, source: str) -> Member:
     """A node that serves by itself."""
     return Member(name, ((name, address),), source)
-
-

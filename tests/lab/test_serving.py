@@ -42,7 +42,13 @@ class Bench:
 
     def verify(self) -> dict[str, dict[str, set[str]]]:
         done = self.rack.run(
-            "rackproof", "verify", str(self.folder / "inventories/lab_test.py"), "--json", "-", "--limit", ",".join(TRAYS)
+            "rackproof",
+            "verify",
+            str(self.folder / "inventories/lab_test.py"),
+            "--json",
+            "-",
+            "--limit",
+            ",".join(TRAYS),
         )
         assert done.returncode in (0, 1, 2, 4), done.stderr
         document = json.loads(done.stdout)
@@ -69,7 +75,9 @@ def bench(deployed: Rack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield bench
     finally:
         for tray in TRAYS:
-            deployed.run("rackproof-lab", "ssh", tray, "systemctl stop rackproof-serving; docker rm -f rackproof-serving web")
+            deployed.run(
+                "rackproof-lab", "ssh", tray, "systemctl stop rackproof-serving; docker rm -f rackproof-serving web"
+            )
         deployed.lab("restore")
 
 
@@ -77,10 +85,17 @@ def test_the_unit_of_each_rank_is_installed_and_not_started(bench: Bench) -> Non
     for rank, tray in enumerate(TRAYS):
         assert f"--node-rank {rank}" in bench.ssh("cat /etc/systemd/system/rackproof-serving.service", tray)
         assert "VLLM_ENGINE_READY_TIMEOUT_S=3600\n" in bench.ssh("cat /etc/rackproof/serving.env", tray)
-        assert bench.ssh("systemctl is-enabled rackproof-serving; systemctl is-active rackproof-serving; true", tray).split() == ["disabled", "inactive"]
+        assert bench.ssh(
+            "systemctl is-enabled rackproof-serving; systemctl is-active rackproof-serving; true", tray
+        ).split() == ["disabled", "inactive"]
     assert "serving: in place" in bench.deploy()
     for found in bench.verify().values():
-        ours = {name for status in ("fail", "unknown", "blocked") for name in found.get(status, ()) if name.startswith("serving.")}
+        ours = {
+            name
+            for status in ("fail", "unknown", "blocked")
+            for name in found.get(status, ())
+            if name.startswith("serving.")
+        }
         assert not ours
         assert "serving.unit" in found["pass"]
 
@@ -90,7 +105,9 @@ def test_a_hand_edit_shows_and_is_not_started(bench: Bench) -> None:
     try:
         assert bench.verify()[TRAYS[0]]["fail"] >= {"serving.unit", "serving.ready_timeout"}
         done = bench.serve("start")
-        assert done.returncode == 1 and "/etc/rackproof/serving.env is not as the baseline renders it" in done.stdout, done.stderr
+        assert done.returncode == 1 and "/etc/rackproof/serving.env is not as the baseline renders it" in done.stdout, (
+            done.stderr
+        )
         assert bench.ssh("docker ps -q", TRAYS[1]).strip() == "", "the tray that could start is stopped again"
     finally:
         bench.deploy()
@@ -109,7 +126,9 @@ def test_a_start_passes_its_stages_and_leaves_evidence_and_a_stop_leaves_nothing
     assert entry["outcome"] == "ready" and entry["image"].endswith(describe(bench.rack)["image"]["index"])
     assert list(head["stages_s"]) == ["container", "weights", "engine", "port"] and head["driver"] == "580.126.20"
     assert head["arguments"][:2] == ["serve", MODEL] and head["versions"] and head["memory"]
-    kept = bench.rack.run("rackproof", "journal", str(bench.folder / "inventories/lab_test.py"), "--limit", TRAYS[1], "--json")
+    kept = bench.rack.run(
+        "rackproof", "journal", str(bench.folder / "inventories/lab_test.py"), "--limit", TRAYS[1], "--json"
+    )
     assert any(json.loads(line)["event"] == "started" for line in kept.stdout.splitlines())
 
 
@@ -120,7 +139,9 @@ def test_what_runs_is_judged_while_it_runs(bench: Bench) -> None:
     assert found["pass"] >= {"serving.running", "serving.holders", "image.selfbuild"}
     stray = f"docker.io/vllm/vllm-openai@{describe(bench.rack)['image']['other_index']}"
     bench.ssh(f"docker run -d --rm --name web --entrypoint vllm {stray} serve /none --headless")
-    bench.ssh("docker tag vllm/vllm-openai:v0.28.0 keep; docker rmi -f $(docker inspect -f '{{.Image}}' web) 2>/dev/null; true")
+    bench.ssh(
+        "docker tag vllm/vllm-openai:v0.28.0 keep; docker rmi -f $(docker inspect -f '{{.Image}}' web) 2>/dev/null; true"
+    )
     found = bench.verify()[TRAYS[0]]
     assert found["fail"] >= {"serving.running", "serving.holders"}, "a container of another image, whatever its name"
     bench.ssh("docker rm -f web; docker rmi keep")
@@ -131,8 +152,10 @@ def test_what_runs_is_judged_while_it_runs(bench: Bench) -> None:
 
 def test_a_stop_names_who_still_holds_a_gpu(bench: Bench) -> None:
     hold = "import time; f = open('/dev/nvidia9', 'w'); time.sleep(3600)"
-    bench.ssh(f"touch /dev/nvidia9; systemd-run -q --unit=job --uid=nobody python3 -c \"{hold}\" || true; chmod 666 /dev/nvidia9; systemctl restart job 2>/dev/null; true")
-    bench.ssh(f"systemctl is-active -q job || systemd-run -q --unit=job --uid=nobody python3 -c \"{hold}\"")
+    bench.ssh(
+        f'touch /dev/nvidia9; systemd-run -q --unit=job --uid=nobody python3 -c "{hold}" || true; chmod 666 /dev/nvidia9; systemctl restart job 2>/dev/null; true'
+    )
+    bench.ssh(f'systemctl is-active -q job || systemd-run -q --unit=job --uid=nobody python3 -c "{hold}"')
     try:
         done = bench.serve("stop")
         assert done.returncode == 1 and "GPUs are still held by python3" in done.stderr and "user nobody" in done.stderr
@@ -150,7 +173,9 @@ def test_a_stop_names_who_still_holds_a_gpu(bench: Bench) -> None:
         ("engine", ["container", "weights", "engine"], "engine-init"),
     ],
 )
-def test_a_start_that_fails_shows_what_triage_says_and_is_stopped(bench: Bench, stage: str, reached: list[str], said: str) -> None:
+def test_a_start_that_fails_shows_what_triage_says_and_is_stopped(
+    bench: Bench, stage: str, reached: list[str], said: str
+) -> None:
     bench.fails(stage)
     try:
         done = bench.serve("start")
@@ -194,7 +219,10 @@ def test_a_rollback_returns_to_the_unit_before(bench: Bench) -> None:
 def test_a_site_that_wants_it_started_gets_it_started_and_a_changed_unit_needs_consent(bench: Bench) -> None:
     bench.deploy(start=True)
     try:
-        assert bench.ssh("systemctl is-enabled rackproof-serving; systemctl is-active rackproof-serving").split() == ["enabled", "active"]
+        assert bench.ssh("systemctl is-enabled rackproof-serving; systemctl is-active rackproof-serving").split() == [
+            "enabled",
+            "active",
+        ]
         assert "serving: in place" in bench.deploy(start=True)
         values = {"serving": {**SERVING, "start": True, "ports": {"serve": 8200}}, "gpus": {"expect_idle": False}}
         code, said = deploy(bench.rack, bench.folder, "serving_only.py", TRAYS[0], values)

@@ -39,7 +39,11 @@ def change(step: str, event: str = "end", rc: int = 0) -> Change:
 
 
 CONTROL = ControlFacts(
-    lock=None, journal=(change("Build vLLM 658f2f56e557"),), generation="1 2", history=(), selfbuild="built 658f2f56e557"
+    lock=None,
+    journal=(change("Build vLLM 658f2f56e557"),),
+    generation="1 2",
+    history=(),
+    selfbuild="built 658f2f56e557",
 )
 
 
@@ -88,14 +92,20 @@ def verdicts(facts: NodeFacts, wanted: Baseline) -> Verdict:
     return verdict_of(evaluate_node(facts, wanted))
 
 
-@pytest.mark.parametrize("wanted", [baseline("gb300"), strangers("gb300"), serves()], ids=["site", "stranger", "serves"])
+@pytest.mark.parametrize(
+    "wanted", [baseline("gb300"), strangers("gb300"), serves()], ids=["site", "stranger", "serves"]
+)
 def test_every_subset_of_what_can_be_hidden_still_tells(wanted: Baseline) -> None:
     for size in range(len(HIDE)):
         for hidden in combinations(HIDE, size):
             facts = self_built()
             for hide in hidden:
                 facts = hide(facts)
-            left = [found.requirement.id for found in evaluate_node(facts, wanted) if found.decides and found.status is Status.FAIL]
+            left = [
+                found.requirement.id
+                for found in evaluate_node(facts, wanted)
+                if found.decides and found.status is Status.FAIL
+            ]
             names = [hide.__name__ for hide in hidden]
             assert verdicts(facts, wanted) is Verdict.UNSUPPORTED, (names, left)
 
@@ -115,7 +125,11 @@ PIN = OFFICIAL.digests[0]
         ("the official tag", named(OFFICIAL_TAG), Verdict.UNSUPPORTED),
         ("the official tag by Docker's full name", named(f"docker.io/{OFFICIAL_TAG}"), Verdict.UNSUPPORTED),
         ("another tag of the official name", named("vllm/vllm-openai:latest"), Verdict.UNSUPPORTED),
-        ("the official digest forged in the engine's own files", named(OFFICIAL_TAG, digests=(PIN,)), Verdict.UNSUPPORTED),
+        (
+            "the official digest forged in the engine's own files",
+            named(OFFICIAL_TAG, digests=(PIN,)),
+            Verdict.UNSUPPORTED,
+        ),
         ("the official tag, the label left out of the build", named(OFFICIAL_TAG, labels={}), Verdict.REJECT),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
@@ -158,11 +172,16 @@ def test_a_site_cannot_name_a_digest_of_its_own() -> None:
 
 
 def test_a_mirror_that_holds_the_self_built_image_does_not_have_the_pin() -> None:
-    mirror = resolve(site.shipped().overlaid({"hardware": "gb300", "image": {"repository": "mine.example/vllm"}}, "a test"))
+    mirror = resolve(
+        site.shipped().overlaid({"hardware": "gb300", "image": {"repository": "mine.example/vllm"}}, "a test")
+    )
     here = named("mine.example/vllm:v0.28.0", digests=(f"mine.example/vllm@{BUILT_ID}",))
     assert verdicts(runtime(node(), images=(here,)), mirror) is Verdict.UNSUPPORTED
     unlabelled = replace(here, labels={})
-    assert verdicts(runtime(node(), images=(unlabelled,), running=(replace(RUNS, labels={}, named=here.tags[0]),)), mirror) is Verdict.REJECT
+    assert (
+        verdicts(runtime(node(), images=(unlabelled,), running=(replace(RUNS, labels={}, named=here.tags[0]),)), mirror)
+        is Verdict.REJECT
+    )
 
 
 def test_digests_of_a_simulation_accept_no_real_host_and_no_self_built_image() -> None:
@@ -172,7 +191,9 @@ def test_digests_of_a_simulation_accept_no_real_host_and_no_self_built_image() -
     here = named(OFFICIAL_TAG, digests=(f"vllm/vllm-openai@{BUILT_ID}",))
     real = runtime(node(), images=(here,))
     assert verdicts(real, lab) is Verdict.UNSUPPORTED
-    assert verdicts(runtime(node(), images=(replace(here, labels={}),)), lab) is Verdict.REJECT, "no lab's mark, no simulation"
+    assert verdicts(runtime(node(), images=(replace(here, labels={}),)), lab) is Verdict.REJECT, (
+        "no lab's mark, no simulation"
+    )
     marked = host(real, simulated="rackproof lab")
     assert verdicts(marked, lab) is Verdict.UNSUPPORTED, "by the image's label"
 

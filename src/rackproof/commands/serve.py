@@ -30,7 +30,9 @@ def serve() -> None:
 
 
 def _arguments(function: Command) -> Command:
-    function = click.option("--limit", "unit", metavar="UNIT", help="One deployment unit. Default: all of them.")(function)
+    function = click.option("--limit", "unit", metavar="UNIT", help="One deployment unit. Default: all of them.")(
+        function
+    )
     return click.argument("inventory", type=PATH)(function)
 
 
@@ -41,7 +43,9 @@ SUDO = click.option("--sudo/--no-sudo", default=None, help="Use 'sudo -n' on the
 @_arguments
 @click.option("--timeout", metavar="SECONDS", type=click.FloatRange(min=1),
               help="For being ready. Default: the recipe's ready timeout, 3600 s, or 7200 s on slow storage.")  # fmt: skip
-@click.option("--ledger", metavar="FILE", type=PATH, help="Where the evidence goes. Default: serving.ledger, else ledger.jsonl.")
+@click.option(
+    "--ledger", metavar="FILE", type=PATH, help="Where the evidence goes. Default: serving.ledger, else ledger.jsonl."
+)
 @SUDO
 @debug
 def start(inventory: Path, unit: str | None, timeout: float | None, ledger: Path | None, sudo: bool | None) -> int:

@@ -18,7 +18,7 @@ KEPT = 10  # earlier stamps
 CHOICES = ("recipe", "layout", "allow_derived", "hardware", "driver", "packages", "container", "image", "gpus", "simulation",
            "serving")
 
-_KEEP = f"""\
+KEEP = f"""\
 if [ -f {STAMP} ]; then
   mkdir -p {HISTORY}
   cp -p {STAMP} "{HISTORY}/$(date -u +%Y%m%dT%H%M%SZ)-$(sha256sum <{STAMP} | cut -c 1-12).json"
@@ -64,6 +64,6 @@ def finish(node: Node) -> None:
             text = json.dumps(wanted, indent=1)[:-2] + ',\n "written": "@now@"\n}\n'
             node.files(
                 "Stamp the host with its baseline", [File("host", STAMP, text)],
-                first=_KEEP if there.get("baseline") not in (None, wanted["baseline"]) else "",
+                first=KEEP if there.get("baseline") not in (None, wanted["baseline"]) else "",
                 then=f"sed -i \"s/@now@/$(date -u +%Y-%m-%dT%H:%M:%SZ)/\" {STAMP}",
             )

@@ -25,4 +25,6 @@ def unit_files(launch: Launch, process: Process) -> tuple[tuple[str, str], tuple
 
 def _title(launch: Launch, process: Process) -> str:
     place = f"rank {process.rank} of {process.pool.nodes}" + (f", {process.pool.name}" if process.pool.name else "")
-    return comment(f"{launch.layout} ({launch.tier}), {place}, fabric {launch.fabric}, recipe {launch.recipe_commit[:7]}")
+    return comment(
+        f"{launch.layout} ({launch.tier}), {place}, fabric {launch.fabric}, recipe {launch.recipe_commit[:7]}"
+    )

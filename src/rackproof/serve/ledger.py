@@ -53,7 +53,12 @@ def _node(node: PlannedNode, rank: int, one: Starting) -> dict[str, Any]:
         "log_stages": [{"stage": timing.stage, "seconds": timing.seconds} for timing in answer.timings],
         "versions": _cleaned(answer.group("versions")),
         "memory": _cleaned({**answer.group("memory"), **answer.group("tokens")}),
-        "triage": {"stage": answer.stage, "class": answer.class_, "confidence": answer.confidence or "none", "rule": answer.rule or None},
+        "triage": {
+            "stage": answer.stage,
+            "class": answer.class_,
+            "confidence": answer.confidence or "none",
+            "rule": answer.rule or None,
+        },
     }
 
 
@@ -85,4 +90,6 @@ def append(path: Path, text: str) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise InputError(str(path), f"cannot be written: {error.strerror}", "a file that can (serving.ledger)") from None
+        raise InputError(
+            str(path), f"cannot be written: {error.strerror}", "a file that can (serving.ledger)"
+        ) from None

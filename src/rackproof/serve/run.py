@@ -63,7 +63,9 @@ def start(plan: Plan, unit: Unit, tell: Tell, timeout_s: float | None, sudo: boo
     answers = {name: scripts.answered(*answer) for name, answer in answers.items()}
     said = {name: text for name, (ok, text) in answers.items() if not ok}
     for name, (ok, text) in answers.items():
-        found[name].since = next((int(w[6:]) for w in text.splitlines() if ok and w.startswith("since ") and w[6:].isdigit()), None)
+        found[name].since = next(
+            (int(w[6:]) for w in text.splitlines() if ok and w.startswith("since ") and w[6:].isdigit()), None
+        )
     if said:
         started = [name for name in found if name not in said]
         if started:

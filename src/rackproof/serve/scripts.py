@@ -33,7 +33,7 @@ def _locked(run: Run, name: str, body: str) -> str:
     parts = onhost.take(run, None), onhost.step(run, "serving", name, body, _WATCH), onhost.give_back(run, name)
     take, step, give = (f"(\n{part.rstrip()}\n)" for part in parts)
     # What is said on stderr belongs to the answer, and the exit code is its last line.
-    return f"(\n{take} || exit 1\nrc=0\n{step} || rc=$?\n{give} || :\nexit $rc\n) 2>&1\necho \"rc $?\"\n"
+    return f'(\n{take} || exit 1\nrc=0\n{step} || rc=$?\n{give} || :\nexit $rc\n) 2>&1\necho "rc $?"\n'
 
 
 def answered(ok: bool, text: str) -> tuple[bool, str]:
@@ -78,7 +78,7 @@ holders | sed 's/^/left /'
 def look(port: int | None, since: int | None, offset: int) -> str:
     """What the unit is at, and a piece of its log. `since`: seconds, the node's clock; None: since the unit's last start.
     `offset`: bytes of that log already seen. Members `KEY VALUE` a line, then `log BYTES` and the piece."""
-    begin = str(since) if since is not None else "$(date -d \"$(value ActiveEnterTimestamp)\" +%s 2>/dev/null || echo 0)"
+    begin = str(since) if since is not None else '$(date -d "$(value ActiveEnterTimestamp)" +%s 2>/dev/null || echo 0)'
     health = "echo health none"
     if port is not None:
         url = f"http://127.0.0.1:{port}/health"

@@ -61,7 +61,9 @@ class Starting:
     since: int | None = None
     offset: int = 0
     log: Log = field(default_factory=Log)
-    passed: dict[str, float] = field(default_factory=dict)  # stage -> seconds after the start when it was seen to be over
+    passed: dict[str, float] = field(
+        default_factory=dict
+    )  # stage -> seconds after the start when it was seen to be over
     last: Look | None = None
     ending: deque[str] = field(default_factory=lambda: deque(maxlen=LAST_LINES))  # the log's last lines
     _rest: bytes = b""

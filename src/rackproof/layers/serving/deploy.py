@@ -34,7 +34,9 @@ def bring_about(node: Node) -> None:
         if wanted.start and (changed or not _runs(node) or node.reboot or node.driver_changes):
             node.shell("Start the serving unit", _START, disrupts=_runs(node), watch=_WATCH)
         elif changed and _runs(node):
-            node.notes.append("the engine that runs was started by the unit before; `rackproof serve` stops and starts it")
+            node.notes.append(
+                "the engine that runs was started by the unit before; `rackproof serve` stops and starts it"
+            )
 
 
 # Type=exec: systemd comes back when the container's command has been started, not when the engine is ready.
@@ -47,7 +49,9 @@ systemctl restart {NAME}
 def _remove(node: Node) -> None:
     if _installed(node) is None:
         return
-    script = f"systemctl disable -q --now {NAME} || :\nrm -f {SERVING_UNIT} {SERVING_ENVIRONMENT}\nsystemctl daemon-reload"
+    script = (
+        f"systemctl disable -q --now {NAME} || :\nrm -f {SERVING_UNIT} {SERVING_ENVIRONMENT}\nsystemctl daemon-reload"
+    )
     node.shell("Remove the serving unit", script, disrupts=_runs(node), watch=_WATCH)
 
 

@@ -73,9 +73,9 @@ def _write_identity(rack: Rack, name: str, upper: Path) -> None:
         put(upper / path, text, mode)
     for key, mode in (("ssh_host_ed25519_key", 0o600), ("ssh_host_ed25519_key.pub", 0o644)):
         put(upper / "etc/ssh" / key, (lab.node_dir(name) / key).read_text(), mode)
-    link = upper / "etc/systemd/system/sysinit.target.wants/rackproof-lab-boot.service"
+    link = upper / "etc/systemd/system/sysinit.target.wants/lab-boot.service"
     link.parent.mkdir(parents=True, exist_ok=True)
-    link.symlink_to("/etc/systemd/system/rackproof-lab-boot.service")
+    link.symlink_to("/etc/systemd/system/lab-boot.service")
 
 
 def _identity(rack: Rack, name: str) -> list[tuple[str, str, int]]:
@@ -122,8 +122,8 @@ def _identity(rack: Rack, name: str) -> list[tuple[str, str, int]]:
         ("etc/systemd/system/rackproof-serving.service.d/lab.conf", _SERVING, 0o644),
         ("etc/tmpfiles.d/rackproof-lab-docker.conf", "f /run/rackproof-lab-docker 0755\n", 0o644),
         (
-            "etc/systemd/system/rackproof-lab-boot.service",
-            (HOSTFILES / "rackproof-lab-boot.service").read_text(),
+            "etc/systemd/system/lab-boot.service",
+            (HOSTFILES / "lab-boot.service").read_text(),
             0o644,
         ),
     ]

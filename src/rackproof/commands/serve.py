@@ -142,7 +142,8 @@ def _show(outcome: Outcome) -> None:
     if outcome.ready:
         output.say(f"{outcome.unit}: ready\n")
     else:
-        output.say(f"{outcome.unit}: {clean(outcome.why, 300)}; stopped on all of its nodes\n")
+        end = "not started" if outcome.said else f"{clean(outcome.why, 300)}; stopped on all of its nodes"
+        output.say(f"{outcome.unit}: {end}\n")
     for name, one in outcome.nodes.items():
         passed = seconds(one.passed)
         times = ", ".join(f"{stage} {passed[stage]:.1f} s" for stage in STAGES if stage in passed) or "no stage passed"

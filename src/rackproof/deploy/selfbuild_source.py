@@ -27,7 +27,7 @@ def archive(repository: str, commit: str, where: str) -> Path:
     _git(folder, where, "init", "-q")
     # By its hash alone where the server allows that, else all branches and tags.
     if _run(folder, "fetch", "-q", "--depth", "1", "--", repository, commit).returncode != 0:
-        _git(folder, where, "fetch", "-q", "--", repository, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+        _git(folder, where, "fetch", "-q", "--", repository, "+refs/heads/*:refs/all/heads/*", "+refs/tags/*:refs/all/tags/*")
     found = _run(folder, "cat-file", "-t", commit)
     if found.returncode != 0 or found.stdout.strip() != "commit":
         raise InputError(where, f"{repository} has no commit {commit}", "a commit that can be fetched")

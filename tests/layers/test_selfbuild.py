@@ -23,7 +23,7 @@ from rackproof.verdict.evaluate import evaluate_node
 from rackproof.verdict.model import Status, Verdict, verdict_of
 
 from .fixtures import baseline, host, node, official_image, runtime, strangers
-from .fixtures_storage import serving, serves
+from .fixtures_storage import serves, serving
 
 OFFICIAL = official_image("gb300")
 BUILT_ID = "sha256:" + "b" * 64

@@ -24,7 +24,20 @@ from rackproof.verdict.model import Severity, Status, Verdict, verdict_of
 
 from .cases import Cases, Red, outcome, verify
 from .fixtures import GONE, baseline, files, node, runtime
-from .fixtures_storage import MODEL, SERVING, UNIT, mounts, rendered, serves, serving, state, system, weights, with_files, with_unit
+from .fixtures_storage import (
+    MODEL,
+    SERVING,
+    UNIT,
+    mounts,
+    rendered,
+    serves,
+    serving,
+    state,
+    system,
+    weights,
+    with_files,
+    with_unit,
+)
 
 NONE = baseline("gb300")  # its site installs no unit
 TRAY, HGX, RDMA = serves(), serves("b300"), serves("b200")

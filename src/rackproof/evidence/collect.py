@@ -125,7 +125,7 @@ def run_scripts(
         nodes.append({"name": node.name, "data": data, "probe": len(programs)})
         programs.append(f"sudo -n sh -c {shlex.quote(program)}" if with_sudo else program)
     job = {"timeout_s": timeout_s, "nodes": nodes, "probes": programs}
-    found = {name: (False, "it was not reached") for name in scripts}
+    found = dict.fromkeys(scripts, (False, "it was not reached"))
     for answer in _worker(job):
         if answer["event"] in ("read", "failed"):
             ok = answer["event"] == "read"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rackproof.baseline import Baseline
 from rackproof.facts import Fact, NodeFacts, known
-from rackproof.layers.readings import Reading, all_of, either, of, seen
 from rackproof.facts_selfbuild import traces
-from rackproof.layers.words import absence, as_trace, as_rendered, is_off, service, service_words, sha256_of
+from rackproof.layers.readings import Reading, all_of, either, of, seen
+from rackproof.layers.words import absence, as_rendered, as_trace, is_off, service, service_words, sha256_of
 from rackproof.managed import UPGRADES, managed_files
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement, judge

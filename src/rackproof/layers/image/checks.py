@@ -6,7 +6,15 @@ from rackproof.baseline import Baseline
 from rackproof.facts import NodeFacts, known
 from rackproof.layers.readings import all_of, seen
 from rackproof.layers.words import asked, pinned_images, plain_name, recipe_digest, some, version
-from rackproof.layers.words_storage import cuda_version, engines_running, minor, named_as_pinned, official_or_in_use, running_selfbuilds, selfbuild_words
+from rackproof.layers.words_storage import (
+    cuda_version,
+    engines_running,
+    minor,
+    named_as_pinned,
+    official_or_in_use,
+    running_selfbuilds,
+    selfbuild_words,
+)
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement, judge
 

@@ -117,7 +117,8 @@ def run_scripts(
     plan: Plan, scripts: Mapping[str, str], *, sudo: bool | None = None, timeout_s: int = 60
 ) -> dict[str, tuple[bool, str]]:
     """Run a script of its own on each of some nodes of a plan, all at once; answers as those of `run_script`."""
-    nodes, programs = [], []
+    nodes: list[dict[str, Any]] = []
+    programs: list[str] = []
     for node in (node for node in plan.nodes if node.name in scripts):
         data = {key: value for key, value in node.connection.items() if not key.startswith("_")}
         with_sudo = bool(node.site.value("ssh", "sudo") if sudo is None else sudo)

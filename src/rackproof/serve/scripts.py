@@ -28,6 +28,13 @@ holders() {{
 """
 
 
+# A container that was cut off can leave its name behind in the engine's network, and the next one is then refused.
+_CLEAR = f"""\
+docker rm -f {NAME} >/dev/null 2>&1 || :
+docker network disconnect -f host {NAME} >/dev/null 2>&1 || :
+"""
+
+
 def _locked(run: Run, name: str, body: str) -> str:
     """One step under the node's lock, journalled; the lock is given back whatever came of it."""
     parts = onhost.take(run, None), onhost.step(run, "serving", name, body, _WATCH), onhost.give_back(run, name)
@@ -56,6 +63,7 @@ esac
 held=$(holders)
 [ -z "$held" ] || {{ echo "rackproof: its GPUs are in use by $(echo $held)" >&2; exit 1; }}
 systemctl reset-failed -q {UNIT} 2>/dev/null || :
+{_CLEAR}\
 echo "since $(date +%s)"
 systemctl start {UNIT}
 """
@@ -66,7 +74,7 @@ def stop(run: Run) -> str:
     """Stop the unit, wait for its processes to let go of the GPUs; prints `left NAME (PID, ...)` for who has not."""
     body = f"""{_HOLDERS}\
 systemctl stop {UNIT}
-docker rm -f {NAME} >/dev/null 2>&1 || :
+{_CLEAR}\
 n=0
 while [ -n "$(holders)" ] && [ $n -lt {STILL_S} ]; do sleep 1; n=$((n + 1)); done
 systemctl reset-failed -q {UNIT} 2>/dev/null || :

@@ -196,7 +196,7 @@ def preload(facts: NodeFacts, baseline: Baseline) -> Judgement:
 def running(facts: NodeFacts, baseline: Baseline) -> Judgement:
     containers = known(engines_running(facts, baseline))
     pinned = {image.id for image in known(pinned_images(facts, baseline))}
-    strays = [f"{one.name} runs {one.named} ({one.image[:19]})" for one in containers if one.image not in pinned]
+    strays = [f"{one.name} runs {one.named} ({one.image})" for one in containers if one.image not in pinned]
     observed = "; ".join(strays) or f"{len(containers)} engines run, all of them this image"
     return judge(not strays, observed, f"every engine runs {baseline.image.reference}")
 

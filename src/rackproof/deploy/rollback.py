@@ -77,14 +77,16 @@ def _take(node: Node, stamp: Mapping[str, object]) -> None:
         rest = Site({key: cell for key, cell in node.site.cells.items() if key[0] not in CHOICES})
         site = rest.overlaid(choices, f"earlier stamp of {node.name}")
         baseline = resolve(site, domain=node.baseline.nvlink.domain, domain_source="the inventory")
-        baseline = with_launch(baseline, site, member_of(current_plan(), node.name))
+        if baseline.serving.install:
+            baseline = with_launch(baseline, site, member_of(current_plan(), node.name))
     except InputError as error:
         node.stop(f"the earlier baseline cannot be made again: {clean(str(error), 300)}")
         return
     made = {"driver": baseline.driver.version, "image": baseline.image.reference, "launch": baseline.serving.launch}
     if {key: stamp.get(key) for key in made} != made or baseline.packages is None:
         node.stop(
-            "the earlier baseline cannot be made again: this version of the recipe names another driver, image or launch"
+            "the earlier baseline cannot be made again: this version of the recipe names another driver or image, or "
+            "renders another launch"
         )
         return
     node.site, node.baseline = site, baseline

@@ -9,6 +9,7 @@ node is not as the baseline wants it; a second run changes nothing. In the end e
 
 from rackproof.acceptance import acceptance
 from rackproof.deploy.node import begin
+from rackproof.deploy.selfbuild import convert
 from rackproof.deploy.stamp import finish
 from rackproof.deploy.verify import verify
 from rackproof.layers.container_runtime import deploy as container_runtime
@@ -17,9 +18,11 @@ from rackproof.layers.host import deploy as host
 from rackproof.layers.image import deploy as image
 from rackproof.layers.nvlink import deploy as nvlink
 from rackproof.layers.rdma import deploy as rdma
+from rackproof.layers.serving import deploy as serving
 from rackproof.layers.weights import deploy as weights
 
 node = begin()
+convert(node)
 host.bring_about(node)
 rdma.before_driver(node)
 gpu_driver.bring_about(node)
@@ -28,5 +31,6 @@ container_runtime.bring_about(node)
 rdma.bring_about(node)
 image.bring_about(node)
 weights.bring_about(node)
+serving.bring_about(node)
 finish(node)
 verify(node, acceptance)

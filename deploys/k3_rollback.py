@@ -17,6 +17,7 @@ from rackproof.layers.host import deploy as host
 from rackproof.layers.image import deploy as image
 from rackproof.layers.nvlink import deploy as nvlink
 from rackproof.layers.rdma import deploy as rdma
+from rackproof.layers.serving import deploy as serving
 
 node = begin()
 to_previous(node)
@@ -27,6 +28,7 @@ nvlink.bring_about(node)
 container_runtime.bring_about(node)
 rdma.bring_about(node)
 image.bring_about(node)
+serving.bring_about(node)
 finish(node)
 remind(node)
 verify(node, acceptance)

@@ -25,10 +25,8 @@ from rackproof_lab.proc import run
 
 NAME, TAG = "vllm/vllm-openai", "v0.28.0"
 _TYPE = "application/vnd.oci.image."
-_PROGRAM = r"""
-#include <unistd.h>
-int main(void) { write(1, "rackproof lab image: nothing runs here\n", 39); return 0; }
-"""
+_PROGRAM = Path(__file__).with_name("engine.c")
+PROGRAMS = ("app", "usr/bin/vllm", "usr/bin/python3")  # one program under several names
 
 
 def push(lab: Lab) -> dict[str, str]:
@@ -80,23 +78,22 @@ class Registry:
 
 
 def _program(arch: str) -> bytes:
-    """A static program where a compiler is there; it is never needed, nothing starts the image."""
+    """A static program where a compiler is there; without one the image can be pulled, and not started."""
     compiler = {"amd64": "gcc", "arm64": "aarch64-linux-gnu-gcc"}[arch]
     if not shutil.which(compiler):
         return b"placeholder for " + arch.encode()
     with tempfile.TemporaryDirectory() as folder:
-        source, program = Path(folder, "a.c"), Path(folder, "a")
-        source.write_text(_PROGRAM)
+        program = Path(folder, "a")
         done = subprocess.run(
-            [compiler, "-static", "-Os", "-s", "-o", program, source], capture_output=True, check=False
+            [compiler, "-static", "-Os", "-s", "-o", program, _PROGRAM], capture_output=True, check=False
         )
         return program.read_bytes() if done.returncode == 0 else b"placeholder for " + arch.encode()
 
 
 def _layer(arch: str, label: str) -> tuple[bytes, bytes]:
-    raw = io.BytesIO()
+    raw, program = io.BytesIO(), _program(arch)
     with tarfile.open(fileobj=raw, mode="w") as archive:
-        for name, data, mode in (("app", _program(arch), 0o755), ("label", label.encode(), 0o644)):
+        for name, data, mode in (*((name, program, 0o755) for name in PROGRAMS), ("label", label.encode(), 0o644)):
             info = tarfile.TarInfo(name)
             info.size, info.mode = len(data), mode
             archive.addfile(info, io.BytesIO(data))

@@ -15,6 +15,11 @@ from rackproof_lab.names import Lab, node_name
 from rackproof_lab.proc import put, replace, spawn
 
 HOSTFILES = Path(__file__).parent / "hostfiles"
+# The unit that a deploy installs is left as it is; what it calls docker is the script that calls docker.
+_SERVING = (
+    "[Service]\nBindReadOnlyPaths=/usr/bin/docker:/run/rackproof-lab-docker "
+    "/usr/local/lib/rackproof-lab/docker:/usr/bin/docker\n"
+)
 DATA = ("upper", "docker", "containerd")  # what a node has written; all of it is on the machine's own file system
 
 
@@ -68,9 +73,9 @@ def _write_identity(rack: Rack, name: str, upper: Path) -> None:
         put(upper / path, text, mode)
     for key, mode in (("ssh_host_ed25519_key", 0o600), ("ssh_host_ed25519_key.pub", 0o644)):
         put(upper / "etc/ssh" / key, (lab.node_dir(name) / key).read_text(), mode)
-    link = upper / "etc/systemd/system/sysinit.target.wants/rackproof-lab-boot.service"
+    link = upper / "etc/systemd/system/sysinit.target.wants/lab-boot.service"
     link.parent.mkdir(parents=True, exist_ok=True)
-    link.symlink_to("/etc/systemd/system/rackproof-lab-boot.service")
+    link.symlink_to("/etc/systemd/system/lab-boot.service")
 
 
 def _identity(rack: Rack, name: str) -> list[tuple[str, str, int]]:
@@ -113,9 +118,12 @@ def _identity(rack: Rack, name: str) -> list[tuple[str, str, int]]:
         ("etc/sudoers.d/rackproof-lab", "deploy ALL=(ALL) NOPASSWD:ALL\n", 0o440),
         ("etc/sysusers.d/rackproof-lab.conf", 'u deploy 1000 "lab operator" /home/deploy /bin/bash\n', 0o644),
         ("etc/tmpfiles.d/rackproof-lab.conf", "d /home/deploy 0700 deploy deploy\n", 0o644),
+        ("usr/local/lib/rackproof-lab/docker", (HOSTFILES / "docker-run.sh").read_text(), 0o755),
+        ("etc/systemd/system/rackproof-serving.service.d/lab.conf", _SERVING, 0o644),
+        ("etc/tmpfiles.d/rackproof-lab-docker.conf", "f /run/rackproof-lab-docker 0755\n", 0o644),
         (
-            "etc/systemd/system/rackproof-lab-boot.service",
-            (HOSTFILES / "rackproof-lab-boot.service").read_text(),
+            "etc/systemd/system/lab-boot.service",
+            (HOSTFILES / "lab-boot.service").read_text(),
             0o644,
         ),
     ]

@@ -63,7 +63,7 @@ class Baseline:
     def as_dict(self) -> dict[str, Any]:
         """Plain data, without anything that only says where a value stands: what the hash is taken of."""
         data = dataclasses.asdict(self)
-        del data["provenance"]
+        del data["provenance"], data["serving"]["files"]
         for words in ("source", "why", "warn", "upstream"):
             del data["layout"][words]
         return data

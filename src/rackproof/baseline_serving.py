@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rackproof import rules
+from rackproof.errors import InputError
 from rackproof.resolving import Resolving
 from rackproof.sourced import Cell
 
@@ -37,6 +38,7 @@ class ServingBaseline:
     """What a unit that serves must say, and what must be free for it."""
 
     install: bool  # the site wants a serving unit of ours on the node
+    start: bool  # and that it runs, now and after a boot; else it is installed and left to people
     prepared: bool  # the site brings the node to its baseline: what a deploy installs has to be there
     across: bool  # the layout serves from several nodes
     imex: bool  # its traffic between nodes goes over NVLink
@@ -50,6 +52,8 @@ class ServingBaseline:
     imex_channels: str
     selfbuild_label: str
     shm_used_max: float
+    launch: str | None = None  # sha256 of the files of all ranks of the unit; None: nobody said which nodes serve together
+    files: tuple[tuple[str, str], ...] = ()  # (path, text) of this node's: not part of what is hashed
 
 
 def weights_baseline(r: Resolving) -> WeightsBaseline:
@@ -73,13 +77,17 @@ def serving_baseline(r: Resolving) -> ServingBaseline:
     settings, layout = r.settings(), r.layout
     slow = r.site.value("serving", "storage", default="local") == "slow"
     install = r.choose("serving.install", "serving", "install", default=False)
+    start = r.choose("serving.start", "serving", "start", default=False)
+    _refuse_start(r, install, start)
     across = layout.nodes > 1
+    r.notes["serving.launch"] = r.notes["serving.files"] = f"rackproof launch of {layout.id}"
     r.notes["serving.prepared"] = "group_vars: packages.repository or serving.install"
     r.notes["serving.across"] = r.notes["serving.imex"] = layout.source
     injection = settings.gpus[r.hardware.vendor]
     r.notes["serving.gpu_devices"] = injection.source
     return ServingBaseline(
         install=install,
+        start=start,
         prepared=install or r.site.get("packages", "repository") is not None,
         across=across,
         imex=across and layout.fabric == "mnnvl",
@@ -96,6 +104,18 @@ def serving_baseline(r: Resolving) -> ServingBaseline:
         selfbuild_label=r.take("serving.selfbuild_label", settings.selfbuild["label"]),
         shm_used_max=r.rule("serving.shm_used_max", "serving", "shm_used_max"),
     )
+
+
+def _refuse_start(r: Resolving, install: bool, start: bool) -> None:
+    if not start:
+        return
+    source = r.site.require("serving", "start").source
+    if not install:
+        raise InputError(source, "serving.start is true, and no unit is installed", "serving.install: true as well")
+    if r.site.value("gpus", "expect_idle"):
+        raise InputError(
+            source, "serving.start is true, and gpus.expect_idle says that nothing runs", "gpus.expect_idle: false as well"
+        )
 
 
 def _profile(r: Resolving, key: str, option: str) -> str:

@@ -28,6 +28,7 @@ from rackproof.commands.parse import parse
 from rackproof.commands.probe import probe
 from rackproof.commands.recipe import recipe
 from rackproof.commands.redact import redact
+from rackproof.commands.serve import serve
 from rackproof.commands.triage import triage
 from rackproof.commands.verify import collect, verify
 from rackproof.errors import RackproofError
@@ -56,8 +57,8 @@ def cli() -> None:
 
 
 for _command in (
-    verify, collect, judge, drift, nightly, redact, eligible, probe, plan, deploy, journal, unlock, image, launch, triage,
-    recipe, parse, explain, completion,
+    verify, collect, judge, drift, nightly, redact, eligible, probe, plan, deploy, journal, unlock, image, launch, serve,
+    triage, recipe, parse, explain, completion,
 ):  # fmt: skip
     cli.add_command(_command)
 

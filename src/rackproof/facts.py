@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # they are made of the types below
     from rackproof.facts_network import NetworkFacts
     from rackproof.facts_pci import PciFacts
     from rackproof.facts_rdma import RdmaFacts
-    from rackproof.facts_serving import ServingFacts
+    from rackproof.facts_serving import RunningContainer, ServingFacts
     from rackproof.facts_system import NvlinkErrors, SystemFacts
     from rackproof.facts_weights import WeightsFacts
 
@@ -262,6 +262,7 @@ class RuntimeFacts:
     storage_driver: Fact[str] = _UNREAD  # overlay2 | overlayfs (containerd's image store) | ...
     security_options: Fact[tuple[str, ...]] = _UNREAD  # names: seccomp, apparmor, rootless, userns, selinux
     image_chains: Fact[tuple[ImageChain, ...]] = _UNREAD  # what proves an image without a digest
+    running: Fact[tuple[RunningContainer, ...]] = _UNREAD  # all containers that run
 
 
 @dataclass(frozen=True)

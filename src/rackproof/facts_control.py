@@ -44,3 +44,4 @@ class ControlFacts:
     journal: Fact[tuple[Change, ...]]  # the last lines, oldest first
     generation: Fact[str]  # cksum of the journal's last line: tells whether somebody changed the node since
     history: Fact[tuple[Mapping[str, object], ...]]  # earlier stamps, newest first
+    selfbuild: Fact[str | None] = None  # last line of the record of self-builds, unless it says that it was converted

@@ -31,6 +31,18 @@ class ServingUnitFile:
 
 
 @dataclass(frozen=True)
+class RunningContainer:
+    """A container that runs, whoever started it."""
+
+    id: str
+    name: str
+    image: str  # id of the image it was made from, which a tag moved since does not change
+    named: str  # the image as it was asked for
+    engine: bool  # its command names vllm
+    labels: Mapping[str, str]  # its own and those of its image
+
+
+@dataclass(frozen=True)
 class ServingFacts:
     units: Fact[tuple[ServingUnitFile, ...]] = _UNREAD  # rackproof-*.service in /etc/systemd/system
     env_file: Fact[Mapping[str, str] | None] = _UNREAD  # serving.env; None where there is none

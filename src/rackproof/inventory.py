@@ -11,11 +11,13 @@ import re
 import runpy
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from rackproof import site as sites
 from rackproof.baseline import Baseline, resolve
+from rackproof.baseline_launch import Member, alone, with_launch
 from rackproof.errors import InputError, RackproofError
 from rackproof.nodesets import expand, fold, refuse_duplicates
 from rackproof.plan import Plan, PlannedNode, Unit
@@ -119,7 +121,7 @@ class _Rack:
     def plan(self) -> Plan:
         unit_of = {name: unit.name for unit in self.units for name in unit.nodes}
         connection = connection_data(self.site)
-        return Plan(
+        plan = Plan(
             tuple(
                 PlannedNode(
                     name, self.site, self.baseline, unit_of.get(name, ""),
@@ -129,6 +131,11 @@ class _Rack:
             ),
             self.units,
         )
+        return replace(plan, nodes=tuple(self._served(plan, node) for node in plan.nodes))
+
+    def _served(self, plan: Plan, node: PlannedNode) -> PlannedNode:
+        """The node with the serving unit of its rank: units and ranks are in inventory order."""
+        return replace(node, baseline=with_launch(self.baseline, self.site, member_of(plan, node.name)))
 
 
 def _note(work: _Rack) -> Group:
@@ -150,6 +157,15 @@ def current_plan() -> Plan:
     if not _plans:
         raise InputError("inventory", "holds no rack", "an inventory file that calls rackproof.inventory.rack")
     return merged(_plans)
+
+
+def member_of(plan: Plan, name: str) -> Member | None:
+    """A node of a plan among those it serves with, by rank; None for a spare."""
+    unit = next((unit for unit in plan.units if name in unit.nodes), None)
+    if unit is None:
+        return None
+    nodes = tuple((one, str(plan.node(one).connection.get("ssh_hostname", one))) for one in unit.nodes)
+    return Member(name, nodes, f"deployment unit {unit.name}")
 
 
 def connection_data(site: Site) -> dict[str, Any]:
@@ -246,4 +262,6 @@ def planned(
     """A node nobody wrote an inventory for. Without a hardware id its product is detected later, from evidence."""
     chosen = hardware or site.value("hardware")
     baseline = resolve(site, hardware_id=chosen, layout_id=layout) if chosen else None
+    if baseline is not None and baseline.layout.nodes == 1:
+        baseline = with_launch(baseline, site, alone(name, str((connection or {}).get("ssh_hostname", name)), name))
     return PlannedNode(name, site, baseline, layout=layout, connection=connection or {})

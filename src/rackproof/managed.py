@@ -17,6 +17,7 @@ HISTORY = "/etc/rackproof/history"  # earlier stamps, one file each; names sort 
 LOCK = "/var/lib/rackproof/lock"
 BUSY = "/var/lib/rackproof/busy"  # flock is held while a step runs
 JOURNAL = "/var/lib/rackproof/journal.jsonl"
+SELFBUILD_RECORD = "/var/lib/rackproof/selfbuild.record"  # a line for each self-build and each conversion; never cut
 KEYRING = "/etc/apt/keyrings/rackproof-nvidia.asc"
 RPM_KEY = "/etc/pki/rpm-gpg/RPM-GPG-KEY-rackproof-nvidia"
 DNF_SOURCE = "/etc/yum.repos.d/rackproof-nvidia.repo"
@@ -37,9 +38,13 @@ RDMA_KEY = "/etc/pki/rackproof-rdma.asc"
 RDMA_SOURCE = "/etc/apt/sources.list.d/rackproof-rdma.sources"
 RDMA_DNF_SOURCE = "/etc/yum.repos.d/rackproof-rdma.repo"
 
+SERVING_UNIT = "/etc/systemd/system/rackproof-serving.service"
+SERVING_ENVIRONMENT = "/etc/rackproof/serving.env"
+
 PATHS = (
     KEYRING, APT_SOURCE, UPGRADES, MODPROBE, PERSISTENCED, IMEX_NODES, RPM_KEY, DNF_SOURCE, PREFERENCES, FABRIC_MODULES,
     AMD_KEYRING, AMD_SOURCE, AMD_PREFERENCES, SYSCTL, PEERMEM, ENGINE_LIMITS, RDMA_KEY, RDMA_SOURCE, RDMA_DNF_SOURCE,
+    SERVING_UNIT, SERVING_ENVIRONMENT,
 )  # fmt: skip
 
 _HEADER = "# Managed by rackproof; changes here are reported as drift and undone by the next deploy.\n"
@@ -65,6 +70,10 @@ class File:
 
 def managed_files(baseline: Baseline) -> tuple[File, ...]:
     """Every file this baseline wants on a node, in the order of the layers."""
+    return (*_host_files(baseline), *(File("serving", path, text) for path, text in baseline.serving.files))
+
+
+def _host_files(baseline: Baseline) -> tuple[File, ...]:
     if baseline.packages is None:
         return ()
     files = [

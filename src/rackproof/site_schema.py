@@ -150,8 +150,10 @@ SCHEMA: dict[str, Any] = _group(
     imex=_group(owner={"enum": ["host", "kubernetes"]}),  # kubernetes: its DRA driver starts IMEX when a job needs it
     serving=_group(
         install=_FLAG,  # a unit that serves belongs on the node
+        start=_FLAG,  # and runs, now and after every boot; else people start it (rackproof serve)
         model_directory=_FOLDER,  # where the weights lie on the host; the container sees the same path
         cache_directory=_FOLDER,  # local, writable: compiled kernels survive a restart
+        ledger=_LINE,  # on the machine that runs `rackproof serve`: a JSON line for each start. Default: ledger.jsonl
         storage={"enum": ["local", "slow"]},  # slow: shared or network storage, where loading takes over an hour
         interface={
             "type": "string",
@@ -181,6 +183,18 @@ SCHEMA: dict[str, Any] = _group(
             "additionalProperties": _LINE,
         },
     ),
+    selfbuild=_group(  # deploys/k3_selfbuild.py, which nobody supports
+        commit={"type": "string", "pattern": r"^[0-9a-f]{40}\Z", "description": "a commit: 40 hex digits"},
+        base={
+            "type": "string",
+            "pattern": r"^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+@sha256:[0-9a-f]{64}\Z",
+            "description": "an image by digest, with CUDA and PyTorch in it: registry/name@sha256:...",
+        },
+        repository=_LINE,  # of the source; default: vLLM's own
+        containerfile=_LINE,  # on the machine that deploys, instead of the one that comes with rackproof
+        accept_unsupported=_FLAG,
+    ),
+    convert=_FLAG,  # an official deploy may make an official host of one that was self-built
     reboot=_group(
         allow=_FLAG,
         batch={"type": "integer", "minimum": 1},

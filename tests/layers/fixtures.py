@@ -322,4 +322,4 @@ def nothing(facts: NodeFacts) -> NodeFacts:
     """A node of which nothing could be read."""
     for section in (*SECTIONS, "pci", "amd"):
         facts = without(facts, section)
-    return replace(facts, **dict.fromkeys((*WHOLE, "weights", "serving", "virtual_machine"), GONE))
+    return replace(facts, **dict.fromkeys((*WHOLE, "weights", "serving", "control", "virtual_machine"), GONE))

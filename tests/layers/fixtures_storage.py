@@ -9,8 +9,10 @@ from typing import Any
 
 from rackproof import recipes, site
 from rackproof.baseline import Baseline, resolve
+from rackproof.baseline_launch import Member, with_launch
 from rackproof.evidence.tools.serving import parse_unit
-from rackproof.facts import ImageFacts, Missing, NodeFacts
+from rackproof.facts import ImageFacts, ManagedFile, Missing, NodeFacts
+from rackproof.facts_control import ControlFacts
 from rackproof.facts_rdma import Hca, Port, RdmaFacts
 from rackproof.facts_serving import DockerRun, ServingFacts, ServingUnitFile
 from rackproof.facts_state import DaemonLimits, NodeState
@@ -30,6 +32,7 @@ from rackproof.facts_system import (
 from rackproof.facts_weights import ModelConfig, WeightsFacts
 from rackproof.launch import plan_launch
 from rackproof.launch.render import render
+from rackproof.managed import managed_files
 
 GONE = Missing("this was taken away by the test")
 GIB = 1024**3
@@ -106,15 +109,18 @@ def with_storage(facts: NodeFacts) -> NodeFacts:
         storage_driver="overlay2",
         security_options=("apparmor", "cgroupns", "seccomp"),
         daemon_config={"live-restore": True, "log-opts": {"max-size": "100m"}},
+        running=(),
         images=(*facts.runtime.images, previous_image(facts.runtime.images[0])),
     )
     return replace(
         facts,
         runtime=runtime,
+        driver=replace(facts.driver, holders=()),
         system=replace(system, kernel=replace(system.kernel, **lacking)),
         weights=WEIGHTS,
         serving=SERVING,
         virtual_machine="none",
+        control=ControlFacts(lock=None, journal=(), generation="", history=()),
         rdma=facts.rdma
         if not isinstance(facts.rdma, Missing)
         else RdmaFacts(NICS, "sysfs", (), frozenset(), None, None),
@@ -150,11 +156,21 @@ def serves(hardware: str = "gb300", layout: str = "", cache: bool = True, **serv
     """A site that installs a serving unit."""
     wanted = {
         "install": True,
+        "start": True,
         "model_directory": MODEL,
         **({"cache_directory": "/models/cache"} if cache else {}),
         **serving,
     }
-    return _resolved(hardware, {**_DEPLOYED, "serving": wanted, **({"layout": layout} if layout else {})})
+    values = {
+        **_DEPLOYED,
+        "gpus": {"expect_idle": not wanted.get("start")},
+        "serving": {"interface": "eth0", **wanted},
+        **({"layout": layout} if layout else {}),
+    }
+    found = _resolved(hardware, values)
+    members = tuple((f"tray{n + 1:02d}", _ADDRESSES[n]) for n in range(found.layout.nodes))
+    said = site.shipped().overlaid({"hardware": hardware, **values}, "test")
+    return with_launch(found, said, Member("tray01", members, "a test"))
 
 
 def offers(hardware: str = "gb300", **offer: Any) -> Baseline:
@@ -186,6 +202,13 @@ def rendered(layout: str, **serving: Any) -> DockerRun:
 def with_unit(facts: NodeFacts, layout: str, **changes: Any) -> NodeFacts:
     """The node with its serving unit; `changes` are fields of what docker runs."""
     return serving(facts, units=(ServingUnitFile(UNIT, True, replace(rendered(layout), **changes)),))
+
+
+def with_files(facts: NodeFacts, wanted: Baseline) -> NodeFacts:
+    """The node with the files of the serving unit that this baseline renders."""
+    assert not isinstance(facts.host.files, Missing)
+    files = {file.path: ManagedFile(file.path, file.sha256) for file in managed_files(wanted) if file.layer == "serving"}
+    return replace(facts, host=replace(facts.host, files={**facts.host.files, **files}))
 
 
 def serving(facts: NodeFacts, **changes: Any) -> NodeFacts:

@@ -145,6 +145,7 @@ def test_a_node_without_one_section_is_not_accepted(hardware: str, section: str)
     assert verdict_of(outcomes) is Verdict.UNDETERMINED
 
 
+
 @pytest.mark.parametrize("hardware", HARDWARE)
 def test_nonsense_never_ends_a_run_nor_passes(hardware: str) -> None:
     """Values of the wrong kind altogether, as a bug in a parser might give them."""
@@ -198,7 +199,7 @@ def test_checks_hold_no_numbers_and_do_no_io(module: str) -> None:
         for name in ([found.module] if isinstance(found, ast.ImportFrom) else [alias.name for alias in found.names])
     }
     words = {f"rackproof.layers.{path.stem}" for path in LAYER_FOLDERS.glob("*.py")}
-    allowed = {"__future__", "collections", "itertools", "collections.abc", "rackproof.baseline", "rackproof.facts",
+    allowed = {"__future__", "collections", "itertools", "collections.abc", "rackproof.baseline", "rackproof.facts", "rackproof.facts_selfbuild",
                "rackproof.identities", "rackproof.managed", "rackproof.verdict.catalogue", "rackproof.verdict.model", *words}  # fmt: skip
     assert imported <= allowed
     assert not {found.id for found in ast.walk(tree) if isinstance(found, ast.Name)} & {"open", "exec", "eval"}
@@ -223,9 +224,9 @@ def test_a_requirement_can_be_acted_on(requirement: Requirement) -> None:
     assert not [word for word in ("/work", "shared/", "nvidia-host.md", "recipe.md", "verifiers.md") if word in text]
 
 
-def test_only_the_self_build_mark_makes_a_node_unsupported() -> None:
+def test_only_what_says_self_built_makes_a_node_unsupported() -> None:
     marked = [found.id for found in requirements().values() if found.unsupported]
-    assert marked == ["host.selfbuild"]
+    assert marked == ["host.selfbuild", "image.selfbuild"]
 
 
 def test_the_reason_of_a_fact_that_is_missing_on_some_gpus_names_them() -> None:

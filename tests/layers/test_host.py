@@ -15,6 +15,7 @@ from .cases import Cases, Red, outcome, verify
 from .fixtures import GONE, apt, baseline, files, host, node, packages, strangers, units
 
 GB300 = node()
+CONTROL = GB300.control
 B300 = node("b300", "b300-01")
 OFF = {"enabled": "disabled", "active": "inactive"}
 LAB = resolve(
@@ -31,8 +32,15 @@ TABLE = {
     ),
     "host.selfbuild": Cases(
         green=[GB300],
-        red=[Red(host(GB300, selfbuild="vLLM 658f2f56 for CUDA 12.9"), "658f2f56")],
-        garbage=[host(GB300, selfbuild=GONE), host(GB300, selfbuild="")],
+        red=[
+            Red(host(GB300, selfbuild="vLLM 658f2f56 for CUDA 12.9"), "658f2f56"),
+            Red(host(GB300, stamp={"tier": "unsupported-selfbuild"}), "stamp: tier unsupported-selfbuild"),
+            Red(replace(GB300, control=replace(CONTROL, selfbuild="built 658f2f56")), "record: built 658f2f56"),
+        ],
+        garbage=[
+            host(GB300, selfbuild=GONE), host(GB300, selfbuild=""), host(GB300, stamp=GONE), replace(GB300, control=GONE),
+            *(replace(GB300, control=replace(CONTROL, **{name: GONE})) for name in ("journal", "history", "selfbuild")),
+        ],
     ),
     "host.simulation": Cases(
         green=[GB300, (host(GB300, simulated="rackproof lab"), LAB)],

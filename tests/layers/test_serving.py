@@ -8,22 +8,42 @@ from typing import Any
 
 import pytest
 
+from rackproof import site
+from rackproof.baseline import Baseline, resolve
+from rackproof.baseline_launch import Member, with_launch
+from rackproof.errors import InputError
+from rackproof.evidence.tools.serving import parse_unit
 from rackproof.facts import Missing, NodeFacts
-from rackproof.facts_serving import ServingFacts, ServingUnitFile
+from rackproof.facts_serving import RunningContainer, ServingFacts, ServingUnitFile
 from rackproof.facts_state import Listener, ServingUnit
 from rackproof.facts_weights import WeightsFacts
+from rackproof.managed import SERVING_ENVIRONMENT, SERVING_UNIT
 from rackproof.verdict.catalogue import requirements
 from rackproof.verdict.evaluate import applies, evaluate_node
 from rackproof.verdict.model import Severity, Status, Verdict, verdict_of
 
 from .cases import Cases, Red, outcome, verify
-from .fixtures import GONE, baseline, node
-from .fixtures_storage import MODEL, SERVING, UNIT, mounts, rendered, serves, serving, state, system, weights, with_unit
+from .fixtures import GONE, baseline, files, node, runtime
+from .fixtures_storage import (
+    MODEL,
+    SERVING,
+    UNIT,
+    mounts,
+    rendered,
+    serves,
+    serving,
+    state,
+    system,
+    weights,
+    with_files,
+    with_unit,
+)
 
 NONE = baseline("gb300")  # its site installs no unit
 TRAY, HGX, RDMA = serves(), serves("b300"), serves("b200")
-GB300 = with_unit(node(), "gb300-tp8")
-B300 = with_unit(node("b300", "b300-01"), "b300-tp8")
+GB300 = with_files(with_unit(node(), "gb300-tp8"), TRAY)
+B300 = with_files(with_unit(node("b300", "b300-01"), "b300-tp8"), HGX)
+READY = serves(start=False)  # installed, and left to people
 B200 = with_unit(node("b300", "b300-02"), "b200-tp16")  # for what depends on the layout alone
 IDLE = node()
 UNITS = (ServingUnitFile(UNIT, True, rendered("gb300-tp8")),)
@@ -92,15 +112,57 @@ def always(
     )
 
 
+ID, PINNED = "c" * 64, node().runtime.images[0].id  # type: ignore[union-attr]
+ENGINE = RunningContainer(ID, "rackproof-serving", PINNED, TRAY.image.reference, True, {})
+
+
+def runs(*containers: RunningContainer, facts: NodeFacts = GB300) -> NodeFacts:
+    return runtime(facts, running=containers)
+
+
+def holds(*names: str, facts: NodeFacts | None = None) -> NodeFacts:
+    facts = facts or runs(ENGINE)
+    return replace(facts, driver=replace(facts.driver, holders=names))
+
+
 TABLE = {
+    "serving.running": Cases(
+        green=[
+            (runs(ENGINE), TRAY),
+            (runs(replace(ENGINE, name="mine", named="c0ffee")), NONE),
+            (runs(replace(ENGINE, name="dcgm", image="sha256:7", named="nvidia/dcgm-exporter:4", engine=False)), NONE),
+            (IDLE, NONE),
+        ],
+        red=[
+            Red(runs(ENGINE, replace(ENGINE, name="other", image="sha256:0271")), "other runs"),
+            Red(runs(replace(ENGINE, image="sha256:7", engine=False)), "rackproof-serving runs"),
+            Red(runs(replace(ENGINE, name="x", image="sha256:7", engine=False)), "x runs docker.io/vllm"),
+            Red(runs(replace(ENGINE, name="x", named="x", image="sha256:7", engine=False, labels={"a": "UNSUPPORTED-SELFBUILD"})), "x runs x"),
+            Red(runtime(runs(ENGINE), images=()), "rackproof-serving runs"),
+        ],
+        garbage=[runtime(GB300, running=GONE), runtime(runs(ENGINE), images=GONE)],
+    ),
+    "serving.holders": Cases(
+        green=[(holds(f"vllm (7, user root, container {ID[:12]})"), TRAY), (holds(), TRAY)],
+        red=[
+            Red(holds("python3 (7, user bob)"), "python3 (7, user bob)", TRAY),
+            Red(holds("vllm (7, user root, container 0123456789ab)"), "0123456789ab", TRAY),
+            Red(holds(f"vllm (7, user root, container {ID[:12]})", facts=runs(replace(ENGINE, image="sha256:0271"))), "vllm (7", TRAY),
+        ],
+        garbage=[holds(facts=runtime(GB300, running=GONE)), replace(GB300, driver=replace(GB300.driver, holders=GONE))],
+        not_applicable=NONE,
+        garbage_baseline=TRAY,
+    ),
     "serving.unit": case(
         [GB300],
         [
             (IDLE, "no rackproof-*.service"),
             (serving(GB300, units=(*UNITS, OTHER)), "several: rackproof-serving.service, rackproof-old.service"),
             (serving(GB300, units=(replace(UNITS[0], enabled=False),)), "enabled: no"),
+            (files(GB300, SERVING_UNIT, "0" * 64), f"{SERVING_UNIT}: changed"),
+            (files(GB300, SERVING_ENVIRONMENT, None), f"{SERVING_ENVIRONMENT}: does not exist"),
         ],
-        [serving(GB300, units=(replace(UNITS[0], enabled=GONE),))],
+        [serving(GB300, units=(replace(UNITS[0], enabled=GONE),)), replace(GB300, host=replace(GB300.host, files=GONE))],
     ),
     "serving.state": case(
         [loaded("active"), loaded("inactive")],
@@ -293,7 +355,11 @@ def test_nonsense_never_serves() -> None:
 
 
 def test_gates_of_a_unit_apply_only_where_the_site_installs_one() -> None:
-    gates = [found for found in requirements().values() if found.layer == "serving" and found.severity is Severity.GATE]
+    of_nodes = ("serving.running", "serving.holders")  # what runs now, unit or not
+    gates = [
+        found for found in requirements().values()
+        if found.layer == "serving" and found.severity is Severity.GATE and found.id not in of_nodes
+    ]  # fmt: skip
     assert len(gates) >= 9
     assert not [found.id for found in gates if applies(found, NONE)]
     assert {found.id for found in gates if applies(found, RDMA)} >= {"serving.memlock", "serving.rdma_devices"}
@@ -302,3 +368,54 @@ def test_gates_of_a_unit_apply_only_where_the_site_installs_one() -> None:
 def test_an_empty_directory_says_nothing_about_what_is_served() -> None:
     assert outcome("serving.weights", weights(GB300, files=0), TRAY).status is Status.PASS
     assert MODEL in rendered("gb300-tp8").arguments
+
+
+# --- what the deploy installs ---
+
+
+@pytest.mark.parametrize("wanted", [TRAY, HGX, READY], ids=["tray", "hgx", "not started"])
+def test_what_the_deploy_installs_is_what_the_checks_want(wanted: Baseline) -> None:
+    """The unit and environment file as they are written, read back by the probe's own parsers."""
+    unit, env_text = (text for _, text in wanted.serving.files)
+    lines = [line for line in env_text.splitlines() if not line.startswith("#")]
+    found = dict(line.split("=", 1) for line in lines)
+    facts = with_files(node() if wanted.hardware == "gb300" else node("b300", "b300-01"), wanted)
+    facts = serving(facts, units=(ServingUnitFile(UNIT, wanted.serving.start, parse_unit(unit)),), env_file=found)
+    outcomes = [one for one in evaluate_node(facts, wanted) if one.requirement.layer == "serving"]
+    wrong = [one for one in outcomes if one.status not in (Status.PASS, Status.NOT_APPLICABLE)]
+    assert {one.requirement.id for one in wrong} <= {"serving.state"}, wrong
+
+
+def test_a_unit_that_the_site_leaves_to_people_is_not_started_by_a_boot() -> None:
+    at_boot = with_files(GB300, READY)
+    assert outcome("serving.unit", at_boot, READY).status is Status.FAIL
+    left = serving(at_boot, units=(replace(UNITS[0], enabled=False),))
+    assert outcome("serving.unit", left, READY).status is Status.PASS
+
+
+def test_where_nobody_says_which_rank_a_node_has_its_unit_is_unknown() -> None:
+    nobody = replace(TRAY, serving=replace(TRAY.serving, launch=None, files=()))
+    assert outcome("serving.unit", GB300, nobody).status is Status.UNKNOWN
+
+
+def test_the_trays_of_a_unit_have_one_baseline_and_their_own_ranks() -> None:
+    unit = tuple((f"tray{n:02d}", f"10.1.0.{n}") for n in (1, 2))
+    said = {"hardware": "gb300", "serving": {"install": True, "model_directory": MODEL, "interface": "eth0"}}
+    chosen = site.shipped().overlaid(said, "a test")
+    plain = resolve(chosen)
+    first, second = (with_launch(plain, chosen, Member(name, unit, "a test")) for name, _ in unit)
+    assert first.hash == second.hash and first.serving.launch == second.serving.launch
+    ranks = [" --node-rank 0 ", " --node-rank 1 "]
+    assert [rank in one.serving.files[0][1].replace("\\\n", "") for one, rank in zip((first, second), ranks, strict=True)] == [True, True]
+    moved = with_launch(plain, chosen, Member("tray01", (unit[0], ("tray09", "10.1.0.9")), "a test"))
+    assert moved.serving.files == first.serving.files and moved.hash == first.hash, "rank 0 only names itself"
+    assert with_launch(plain, chosen, None).serving.install is False, "a spare serves nothing"
+
+
+@pytest.mark.parametrize(
+    ("serving_", "says"),
+    [({"start": True}, "no unit is installed"), ({"start": True, "install": True}, "gpus.expect_idle")],
+)
+def test_a_start_that_contradicts_the_site_is_refused(serving_: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        resolve(site.shipped().overlaid({"hardware": "gb300", "serving": serving_}, "a test"))

@@ -27,6 +27,7 @@ from rackproof.errors import InputError, RackproofError
 from rackproof.evidence.collect import model_directory
 from rackproof.evidence.read import read_facts
 from rackproof.facts import Fact, Missing, NodeFacts
+from rackproof.facts_selfbuild import traces
 from rackproof.inventory import current_plan, refuse
 from rackproof.managed import File, managed_files
 from rackproof.package_names import PackageNames
@@ -201,11 +202,14 @@ def upstream(version: str) -> str:
     return version.rpartition(":")[2].partition("-")[0]
 
 
-def begin() -> Node:
-    """Read the node that pyinfra is preparing. A node that cannot be read, or must not be touched, is stopped."""
+def begin(selfbuild: bool = False) -> Node:
+    """Read the node that pyinfra is preparing. A node that cannot be read, or must not be touched, is stopped.
+
+    `selfbuild`: for the self-build path, which brings no driver and takes a host that was self-built before.
+    """
     try:
         planned = current_plan().node(current_host.name)
-        if planned.baseline is None or planned.baseline.packages is None:
+        if planned.baseline is None or (planned.baseline.packages is None and not selfbuild):
             raise InputError(
                 "group_vars", f"nothing to deploy on {planned.name}: no driver is pinned or no repository is named",
                 "driver.version, packages.repository, packages.key_url and packages.key_fingerprint",
@@ -219,8 +223,8 @@ def begin() -> Node:
     session().add(node, evidence)
     if evidence.problem is not None:
         node.stop(f"cannot be read, so nothing is changed: {evidence.problem}")
-    elif isinstance(facts.host.selfbuild, Missing) or facts.host.selfbuild is not None:
-        node.stop("carries the self-build mark (or it cannot be read): the baseline path does not touch such a host")
+    elif not selfbuild and (why := _selfbuilt(facts, planned.site)):
+        node.stop(why)
     elif isinstance(facts.host.simulated, Missing) or (facts.host.simulated is not None) != planned.baseline.simulated:
         node.stop("is simulated and the site declares no simulation, or the other way round")
     elif why := _other_platform(planned.baseline, facts):
@@ -242,3 +246,15 @@ def _other_platform(baseline: Baseline, facts: NodeFacts) -> str:
         return ""
     wanted = " or ".join(platform.operating_systems)
     return f"runs {clean(name, 40)} {clean(release, 40)}, and packages.repository is for {wanted}: name the one for it"
+
+
+def _selfbuilt(facts: NodeFacts, site: Site) -> str:
+    """Why the official path leaves a node alone: it was self-built, or that cannot be told; "" where it does not."""
+    found = traces(facts)
+    said = [f"{place}: {clean(str(words), 120)}" for place, words in found.items() if words and not isinstance(words, Missing)]
+    unread = [f"{place}: {words.reason}" for place, words in found.items() if isinstance(words, Missing)]
+    if said and not site.value("convert", default=False):
+        return f"was self-built ({'; '.join(said)}): the official path refuses it until the site says convert: true"
+    if unread and not said:
+        return f"cannot be told from a self-built host ({'; '.join(unread)}), so nothing is changed"
+    return ""

@@ -14,6 +14,7 @@ from pyinfra import state as current_state
 from pyinfra.api import QuoteString, StringCommand, operation
 
 from rackproof.baseline import Baseline, resolve
+from rackproof.baseline_launch import with_launch
 from rackproof.deploy.node import Node, known_or
 from rackproof.deploy.onhost import Watch
 from rackproof.deploy.packages import MANAGERS
@@ -21,7 +22,7 @@ from rackproof.deploy.session import session
 from rackproof.deploy.stamp import CHOICES
 from rackproof.errors import InputError
 from rackproof.facts import Missing
-from rackproof.inventory import current_plan
+from rackproof.inventory import current_plan, member_of
 from rackproof.managed import HISTORY, keyring, source_file
 from rackproof.site import Site
 from rackproof.verdict.report.clean import clean
@@ -73,12 +74,17 @@ def _take(node: Node, stamp: Mapping[str, object]) -> None:
         rest = Site({key: cell for key, cell in node.site.cells.items() if key[0] not in CHOICES})
         site = rest.overlaid(choices, f"earlier stamp of {node.name}")
         baseline = resolve(site, domain=node.baseline.nvlink.domain, domain_source="the inventory")
+        if baseline.serving.install:
+            baseline = with_launch(baseline, site, member_of(current_plan(), node.name))
     except InputError as error:
         node.stop(f"the earlier baseline cannot be made again: {clean(str(error), 300)}")
         return
-    made = {"driver": baseline.driver.version, "image": baseline.image.reference}
+    made = {"driver": baseline.driver.version, "image": baseline.image.reference, "launch": baseline.serving.launch}
     if {key: stamp.get(key) for key in made} != made or baseline.packages is None:
-        node.stop("the earlier baseline cannot be made again: this version of the recipe names another driver or image")
+        node.stop(
+            "the earlier baseline cannot be made again: this version of the recipe names another driver or image, or "
+            "renders another launch"
+        )
         return
     node.site, node.baseline = site, baseline
     _confirm(node, baseline)

@@ -17,10 +17,10 @@ KEPT = 10  # earlier stamps
 # The groups of a site that a baseline is made of. How a node is reached, or when it may be rebooted, is none of it.
 CHOICES = (
     "recipe", "layout", "allow_derived", "hardware", "driver", "kernel", "rdma", "packages", "container", "image", "gpus",
-    "simulation",
+    "simulation", "serving",
 )  # fmt: skip
 
-_KEEP = f"""\
+KEEP = f"""\
 if [ -f {STAMP} ]; then
   mkdir -p {HISTORY}
   cp -p {STAMP} "{HISTORY}/$(date -u +%Y%m%dT%H%M%SZ)-$(sha256sum <{STAMP} | cut -c 1-12).json"
@@ -40,6 +40,7 @@ def stamp_of(baseline: Baseline, site: Site) -> dict[str, Any]:
         "tool": f"rackproof {__version__}",
         "driver": baseline.driver.version,
         "image": baseline.image.reference,
+        "launch": baseline.serving.launch,
         "site": choices(site),
     }
 
@@ -66,6 +67,6 @@ def finish(node: Node) -> None:
             node.files(
                 "Stamp the host with its baseline",
                 [File("host", STAMP, text)],
-                first=_KEEP if there.get("baseline") not in (None, wanted["baseline"]) else "",
+                first=KEEP if there.get("baseline") not in (None, wanted["baseline"]) else "",
                 then=f'sed -i "s/@now@/$(date -u +%Y-%m-%dT%H:%M:%SZ)/" {STAMP}',
             )

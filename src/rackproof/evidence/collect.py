@@ -110,14 +110,23 @@ def _job(plan: Plan, sudo: bool | None, timeout_s: int, nonce: str) -> dict[str,
 
 def run_script(plan: Plan, script: str, *, sudo: bool | None = None, timeout_s: int = 60) -> dict[str, tuple[bool, str]]:
     """Run a short script on every node to be read: by name, whether it answered, and what it said or why it did not."""
-    as_root = f"sudo -n sh -c {shlex.quote(script)}"
-    nodes = []
-    for node in plan.to_read:
+    return run_scripts(plan, {node.name: script for node in plan.to_read}, sudo=sudo, timeout_s=timeout_s)
+
+
+def run_scripts(
+    plan: Plan, scripts: Mapping[str, str], *, sudo: bool | None = None, timeout_s: int = 60
+) -> dict[str, tuple[bool, str]]:
+    """Run a script of its own on each of some nodes of a plan, all at once; answers as those of `run_script`."""
+    nodes: list[dict[str, Any]] = []
+    programs: list[str] = []
+    for node in (node for node in plan.nodes if node.name in scripts):
         data = {key: value for key, value in node.connection.items() if not key.startswith("_")}
         with_sudo = bool(node.site.value("ssh", "sudo") if sudo is None else sudo)
-        nodes.append({"name": node.name, "data": data, "probe": int(with_sudo)})
-    job = {"timeout_s": timeout_s, "nodes": nodes, "probes": [script, as_root]}
-    found = {node.name: (False, "it was not reached") for node in plan.to_read}
+        program = scripts[node.name]
+        nodes.append({"name": node.name, "data": data, "probe": len(programs)})
+        programs.append(f"sudo -n sh -c {shlex.quote(program)}" if with_sudo else program)
+    job = {"timeout_s": timeout_s, "nodes": nodes, "probes": programs}
+    found = dict.fromkeys(scripts, (False, "it was not reached"))
     for answer in _worker(job):
         if answer["event"] in ("read", "failed"):
             ok = answer["event"] == "read"

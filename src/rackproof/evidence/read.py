@@ -43,6 +43,7 @@ from rackproof.evidence.tools import (
     pci,
     rdma,
     rocm_smi,
+    running,
     serving,
     storage,
     system,
@@ -238,6 +239,7 @@ def _runtime(evidence: Evidence) -> RuntimeFacts:
         storage_driver=_read(container.storage_driver, evidence),
         security_options=_read(container.security_options, evidence),
         image_chains=_read(image_chain.chains, evidence),
+        running=_read(running.running, evidence),
     )
 
 

@@ -10,14 +10,17 @@ from rackproof.launch.quoting import csv_fields
 Groups = tuple[tuple[str, ...], ...]
 
 
-def docker_command(docker: str, name: str, process: Process) -> Groups:
-    """`docker run` in the foreground: the supervisor (systemd, a shell) sees how it ends."""
+def docker_command(docker: str, name: str, process: Process, env_file: str = "") -> Groups:
+    """`docker run` in the foreground: the supervisor (systemd, a shell) sees how it ends.
+
+    `env_file`: the environment stands there instead of on the command line.
+    """
     first, *rest = process.container.entrypoint
     command = ((*rest, process.model), *process.command[1:])
-    return ((docker, "run", "--rm", "--name", name), *_options(process, first), (process.container.image,), *command)
+    return ((docker, "run", "--rm", "--name", name), *_options(process, first, env_file), (process.container.image,), *command)
 
 
-def _options(process: Process, entrypoint: str) -> Iterator[tuple[str, ...]]:
+def _options(process: Process, entrypoint: str, env_file: str) -> Iterator[tuple[str, ...]]:
     container = process.container
     yield "--pull", container.pull
     yield "--network", container.network, "--ipc", container.ipc
@@ -34,8 +37,11 @@ def _options(process: Process, entrypoint: str) -> Iterator[tuple[str, ...]]:
     for mount in container.mounts:
         fields = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
         yield "--mount", csv_fields([*fields, "readonly"] if mount.read_only else fields)
-    for key, text in env_words(process):
-        yield "--env", f"{key}={text}"
+    if env_file:
+        yield "--env-file", env_file
+    else:
+        for key, text in env_words(process):
+            yield "--env", f"{key}={text}"
     yield "--stop-timeout", str(container.stop_timeout_s)
     yield "--entrypoint", entrypoint
 

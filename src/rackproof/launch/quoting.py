@@ -17,7 +17,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 def shell(word: str) -> str:
     """A word for a POSIX shell."""
-    return shlex.quote(_one_line(word))
+    return shlex.quote(one_line(word))
 
 
 def systemd(word: str) -> str:
@@ -25,7 +25,7 @@ def systemd(word: str) -> str:
 
     https://www.freedesktop.org/software/systemd/man/systemd.service.html#Command%20lines
     """
-    if _PLAIN.fullmatch(_one_line(word)):
+    if _PLAIN.fullmatch(one_line(word)):
         return word
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{escaped}"'
@@ -33,24 +33,24 @@ def systemd(word: str) -> str:
 
 def systemd_text(text: str) -> str:
     """Text of a setting that is no command, such as Description=."""
-    return _one_line(text).replace("%", "%%").rstrip("\\")
+    return one_line(text).replace("%", "%%").rstrip("\\")
 
 
 def systemd_path(path: str) -> str:
     """A path in a setting that takes a list of paths, such as RequiresMountsFor=."""
-    escaped = _one_line(path).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    escaped = one_line(path).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return escaped if _PLAIN.fullmatch(path) else f'"{escaped}"'
 
 
 def compose(text: str) -> str:
     """A string for a compose file, where $ starts a variable."""
-    return _one_line(text).replace("$", "$$")
+    return one_line(text).replace("$", "$$")
 
 
 def csv_fields(fields: Sequence[str]) -> str:
     """Fields as docker's --mount reads them: CSV, so that a path may hold a comma or a quote."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow([_one_line(field) for field in fields])
+    csv.writer(out, lineterminator="").writerow([one_line(field) for field in fields])
     return out.getvalue()
 
 
@@ -59,7 +59,8 @@ def comment(text: str) -> str:
     return printable(text)
 
 
-def _one_line(word: str) -> str:
+def one_line(word: str) -> str:
+    """The same text; raises InputError where it would begin another line."""
     if _CONTROL.search(word):
         raise InputError("launch", f"{word!r} holds a control character", "one line of text")
     return word

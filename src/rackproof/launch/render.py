@@ -55,16 +55,21 @@ def _env(launch: Launch, process: Process) -> str:
 
 def _systemd(launch: Launch, process: Process) -> str:
     name = name_of(launch, process)
-    groups = docker_command(DOCKER, name, process)
+    return _comments(launch, process, f"/etc/systemd/system/{name}.service") + unit_text(launch, process, name, DOCKER)
+
+
+def unit_text(launch: Launch, process: Process, name: str, docker: str, env_file: str = "") -> str:
+    """A systemd unit that runs the process's container in the foreground, without comments."""
+    groups = docker_command(docker, name, process, env_file)
     run = " \\\n  ".join(" ".join(quoting.systemd(word) for word in group) for group in groups)
     remove, stop = (
         " ".join(quoting.systemd(word) for word in words)
-        for words in (docker_remove(DOCKER, name), docker_stop(DOCKER, name, process))
+        for words in (docker_remove(docker, name), docker_stop(docker, name, process))
     )
     model = quoting.systemd_path(process.model)
     title = quoting.systemd_text(f"{launch.title}, {launch.layout} ({launch.tier})")
     imex = " nvidia-imex.service" if any("imex" in device for device in process.container.devices) else ""
-    return _comments(launch, process, f"/etc/systemd/system/{name}.service") + (
+    return (
         f"[Unit]\nDescription={title}\n"
         f"Requires=docker.service\nAfter=docker.service network-online.target{imex}\nWants=network-online.target\n"
         f"RequiresMountsFor={model}\n\n"

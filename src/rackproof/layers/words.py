@@ -209,6 +209,12 @@ def _as_rendered(facts: NodeFacts, file: File) -> Fact[Reading]:
     )
 
 
+def as_trace(text: str | None) -> Fact[tuple[str]]:
+    """What a place says of a self-build; empty where it says nothing. Text that says nothing was not understood."""
+    understood = text is None or (isinstance(text, str) and text != "")
+    return (text or "",) if understood else Missing(f"not understood: {text!r}")
+
+
 # --- images ---
 
 

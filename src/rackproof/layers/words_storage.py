@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rackproof.baseline import Baseline
-from rackproof.facts import CdiSpec, Fact, ImageFacts, Missing, NodeFacts
-from rackproof.facts_serving import DockerRun, ServingUnitFile
+from rackproof.facts import CdiSpec, Fact, ImageFacts, Missing, NodeFacts, known
+from rackproof.facts_serving import DockerRun, RunningContainer, ServingUnitFile
 from rackproof.facts_state import DaemonLimits, Listener
 from rackproof.facts_system import EngineFacts, Filesystem, holding
 from rackproof.layers.readings import Reading, of, seen
-from rackproof.layers.words import plain_name, version
+from rackproof.layers.words import pinned_images, plain_name, version
+from rackproof.managed import File, managed_files
 
 Config = Mapping[str, object]
 DAEMONS = {"docker": "dockerd"}  # service -> the name of its process
@@ -113,12 +114,13 @@ def named_as_pinned(images: Iterable[ImageFacts], baseline: Baseline) -> tuple[I
     )
 
 
+def _marked_labels(labels: Mapping[str, str], label: str) -> tuple[str, ...]:
+    return tuple(f"label {key}={value}" for key, value in labels.items() if label.lower() in f"{key}={value}".lower())
+
+
 def selfbuild_words(image: ImageFacts, label: str) -> tuple[str, ...]:
     """Labels and tags in which an image says that somebody built it himself."""
-    labels = [
-        f"label {key}={value}" for key, value in image.labels.items() if label.lower() in f"{key}={value}".lower()
-    ]
-    return (*labels, *(f"tag {tag}" for tag in image.tags if "selfbuild" in tag.lower()))
+    return (*_marked_labels(image.labels, label), *(f"tag {tag}" for tag in image.tags if "selfbuild" in tag.lower()))
 
 
 def cuda_version(facts: NodeFacts) -> Fact[str]:
@@ -142,6 +144,46 @@ def filesystem_at(facts: NodeFacts, path: Fact[str]) -> Fact[Filesystem]:
 # --- serving ---
 
 
+def engines_running(facts: NodeFacts, baseline: Baseline) -> Fact[tuple[RunningContainer, ...]]:
+    """Containers that run an inference engine: by their command, by our name, by the name of their image, by its label."""
+    name, label = plain_name(baseline.image.repository), baseline.serving.selfbuild_label
+
+    def engine(one: RunningContainer) -> bool:
+        official = plain_name(one.named).startswith((f"{name}:", f"{name}@"))
+        return one.engine or one.name.startswith("rackproof-") or official or bool(_marked_labels(one.labels, label))
+
+    return of(facts.runtime.running, lambda found: tuple(one for one in found if engine(one)))
+
+
+def official_or_in_use(facts: NodeFacts, baseline: Baseline) -> Fact[tuple[ImageFacts, ...]]:
+    """Images that carry the official name or digest, that run, or that a serving unit starts."""
+    pinned = {image.id for image in known(pinned_images(facts, baseline))}
+    used = {one.image for one in known(engines_running(facts, baseline))}
+    started = {plain_name(found.image) for unit in known(units(facts)) if (found := unit.run) and isinstance(found, DockerRun)}
+
+    def wanted(image: ImageFacts) -> bool:
+        names = {plain_name(one) for one in (*image.tags, *image.digests)}
+        return image.id in pinned | used or image.id in started or bool(names & started)
+
+    named = {image.id for image in named_as_pinned(known(facts.runtime.images), baseline)}
+    return of(facts.runtime.images, lambda found: tuple(one for one in found if one.id in named or wanted(one)))
+
+
+def running_selfbuilds(containers: Iterable[RunningContainer], label: str) -> dict[str, tuple[str, ...]]:
+    """Containers whose labels, or the name of whose image, say that somebody built it himself."""
+    found = {
+        f"container {one.name}": (*_marked_labels(one.labels, label), *(("image " + one.named,) if "selfbuild" in one.named.lower() else ()))
+        for one in containers
+    }
+    return {name: words for name, words in found.items() if words}
+
+
+def in_container(holder: str, containers: Iterable[RunningContainer]) -> bool:
+    """Whether a program that holds a GPU ("name (pid, user alice, container 0123456789ab)") runs in one of these."""
+    return any(f"container {one.id[:12]}" in holder for one in containers)
+
+
+
 def units(facts: NodeFacts) -> Fact[tuple[ServingUnitFile, ...]]:
     return of(facts.serving, lambda found: found.units)
 
@@ -152,6 +194,12 @@ def one_unit(facts: NodeFacts) -> Fact[ServingUnitFile]:
         units(facts),
         lambda found: found[0] if len(found) == 1 else Missing(f"{len(found)} serving units are on the node"),
     )
+
+
+def serving_files(baseline: Baseline) -> tuple[File, ...]:
+    """The unit and its environment as the launch renders them; not known where nobody said which nodes serve together."""
+    files = tuple(file for file in managed_files(baseline) if file.layer == "serving")
+    return known(files or Missing("no inventory says which rank this node has, so its unit is not known"))
 
 
 def run(facts: NodeFacts) -> Fact[DockerRun]:

@@ -66,8 +66,7 @@ def healthy(hardware: str = "gb300") -> NodeFacts:
     stamp = stamp_of(wanted, site.shipped())
     config = {"features": {"cdi": True}, "runtimes": {"nvidia": {}}}
     tags = (f"{wanted.image.repository}:{wanted.image.tag}",)
-    assert isinstance(facts.runtime.images, tuple)
-    images = (replace(facts.runtime.images[0], tags=tags), *facts.runtime.images[1:])
+    images = tuple(replace(image, tags=tags) for image in facts.runtime.images[:1])  # type: ignore[union-attr,index]
     return replace(
         facts,
         host=replace(facts.host, files=files, stamp=stamp, packages={**facts.host.packages, "gpg": "2.4", "infiniband-diags": "50.0-2"}),  # type: ignore[dict-item]

@@ -104,7 +104,7 @@ def test_a_stamp_holds_what_makes_the_baseline_and_nothing_of_how_a_node_is_reac
 
 
 def test_earlier_stamps_are_kept_newest_last_by_name_and_not_without_end(tmp_path: Path) -> None:
-    script = stamp._KEEP.replace("/etc/rackproof", str(tmp_path))
+    script = stamp.KEEP.replace("/etc/rackproof", str(tmp_path))
     for number in range(14):
         (tmp_path / "baseline.json").write_text(f'{{"baseline": "{number}"}}')
         subprocess.run(["sh", "-c", f"set -eu\n{script}"], check=True, timeout=60)

@@ -20,7 +20,7 @@ CHANGE = (
     '{"time": "2026-01-01T00:00:01Z", "run": "r1", "operator": "alice@ops1", "layer": "host", "step": "Install x", '
     '"event": "end", "rc": 0, "before": {"x": "absent"}, "after": {"x": "1-1 installed"}}'
 )
-NOTHING = "- /var/lib/rackproof/lock\n- /var/lib/rackproof/journal.jsonl\n- /etc/rackproof/history\n.\n"
+NOTHING = "- /var/lib/rackproof/lock\n- /var/lib/rackproof/journal.jsonl\n- /var/lib/rackproof/selfbuild.record\n- /etc/rackproof/history\n.\n"
 
 
 def read(text: str) -> ControlFacts:

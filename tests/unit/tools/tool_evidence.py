@@ -309,7 +309,7 @@ def healthy(**changes: str | bytes | Section) -> Evidence:
         "control": (
             '- /var/lib/rackproof/lock\n= working\n|no\n= generation\n|123 45\n= journal\n|{"time": "2026-01-01T00:00:01Z", '
             '"run": "r1", "operator": "a@b", "layer": "host", "step": "x", "event": "end", "rc": 0, "before": {}, "after": {}}\n'
-            '+ /etc/rackproof/history\n= stamp 1\n|{"baseline": "b"}\n.\n'
+            '- /var/lib/rackproof/selfbuild.record\n+ /etc/rackproof/history\n= stamp 1\n|{"baseline": "b"}\n.\n'
         ),
         "serving": (
             "= /etc/systemd/system/rackproof-k3.service\n|[Service]\n|ExecStart=/usr/bin/docker run --rm --network host a/b@sha256:1 serve /models\n"
@@ -317,6 +317,9 @@ def healthy(**changes: str | bytes | Section) -> Evidence:
             "+ /etc/systemd/system/multi-user.target.wants/rackproof-k3.service\n"
             "= /etc/nccl.conf\n|NCCL_DEBUG=WARN\n= /etc/ld.so.preload\n|/usr/lib/a.so\n"
             "= segments\n|nccl- 1\n|psm_ 0\n|sem.mp- 0\n.\n"
+        ),
+        "docker_running": (
+            '{"id":"' + "a" * 64 + '","name":"/rackproof-serving","image":"sha256:1","named":"a/b@sha256:1","labels":{"x":"y"},"engine":true}\nend\n'
         ),
         "virtualization": "none\n.\n",
         "gpu_holders": "77 nvidia-persiste\nend\n",

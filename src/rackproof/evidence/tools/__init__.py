@@ -39,6 +39,7 @@ from rackproof.evidence.tools import (
     pci,
     rdma,
     rocm_smi,
+    running,
     serving,
     storage,
     system,
@@ -51,7 +52,7 @@ MODULES = (
     host, control, systemd, packages, nvidia_driver, modprobe, gpu_holders, nvidia_smi, nvidia_topo, nvidia_nvlink, imex,
     kernel_log, container, image_chain, cdi, system, cpu, storage, time_sync, kernels, kernel_events, package_policy, engines,
     fabric_manager, node_state, nvme,
-    rdma, network, pci, lspci, amd, amd_smi, rocm_smi, serving, weights,
+    rdma, network, pci, lspci, amd, amd_smi, rocm_smi, serving, running, weights,
 )  # fmt: skip
 
 

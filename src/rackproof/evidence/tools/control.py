@@ -16,7 +16,7 @@ from rackproof.evidence.tools.group import Group, read_group, script
 from rackproof.evidence.tools.values import load_object
 from rackproof.facts import Fact, Missing
 from rackproof.facts_control import Change, ControlFacts, Lock
-from rackproof.managed import BUSY, HISTORY, JOURNAL, LOCK
+from rackproof.managed import BUSY, HISTORY, JOURNAL, LOCK, SELFBUILD_RECORD
 
 TAIL_LINES, TAIL_BYTES = 40, 24_000
 STAMPS = 4  # how many earlier stamps are read
@@ -29,6 +29,9 @@ if [ -f {JOURNAL} ]; then
   say generation "$(tail -n 1 {JOURNAL} | cksum)"
   echo "= journal"; tail -n {TAIL_LINES} {JOURNAL} | tail -c {TAIL_BYTES} | content
 else gone {JOURNAL}; fi
+if [ -f {SELFBUILD_RECORD} ]; then
+  echo "= selfbuild"; tail -n 1 {SELFBUILD_RECORD} | cut -c 1-400 | content
+else gone {SELFBUILD_RECORD}; fi
 mark {HISTORY}
 n=0
 for f in $(ls -r {HISTORY} 2>/dev/null); do
@@ -50,6 +53,7 @@ def control(evidence: Evidence) -> Fact[ControlFacts]:
         journal=journal if isinstance(journal, Missing) else parse_journal(journal or ""),
         generation=_generation(group),
         history=_history(group),
+        selfbuild=_selfbuild(group),
     )
 
 
@@ -103,6 +107,18 @@ def _change(line: str) -> Change | None:
         rc=rc if isinstance(rc, int) else None, before=_words(data.get("before")), after=_words(data.get("after")),
         note=_word(data, "note"),
     )  # fmt: skip
+
+
+def _selfbuild(group: Group) -> Fact[str | None]:
+    """A record that is empty was emptied by somebody, and says as much as one with a build in it."""
+    if SELFBUILD_RECORD in group.entries:
+        absent = group.text(SELFBUILD_RECORD)
+        return None if absent is None else Missing(f"{SELFBUILD_RECORD} could not be read")
+    text = group.needed("selfbuild")
+    if isinstance(text, Missing):
+        return text
+    line = text.strip()
+    return None if line.startswith("converted ") else line or "(an empty record)"
 
 
 def _history(group: Group) -> Fact[tuple[Mapping[str, object], ...]]:

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from rackproof.baseline import Baseline
 from rackproof.facts import Fact, NodeFacts, known
+from rackproof.facts_selfbuild import traces
 from rackproof.layers.readings import Reading, all_of, either, of, seen
-from rackproof.layers.words import absence, as_rendered, is_off, on_off, service, service_words, sha256_of, some
+from rackproof.layers.words import (
+    absence,
+    as_rendered,
+    as_trace,
+    is_off,
+    on_off,
+    service,
+    service_words,
+    sha256_of,
+    some,
+)
 from rackproof.layers.words_system import parameters, system
 from rackproof.managed import UPGRADES, managed_files
 from rackproof.verdict.catalogue import check
@@ -20,8 +31,9 @@ def evidence(facts: NodeFacts, baseline: Baseline) -> Judgement:
 
 @check("host.selfbuild")
 def selfbuild(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    mark = known(facts.host.selfbuild)
-    return judge(mark is None, "no mark" if mark is None else f"marked: {mark}", "no self-build mark")
+    found = {place: of(trace, as_trace) for place, trace in traces(facts).items()}
+    readings = {place: seen(words, lambda said: not said[0], lambda said: said[0] or "none") for place, words in found.items()}
+    return all_of("nothing that says that this host was self-built", readings)
 
 
 @check("host.simulation")

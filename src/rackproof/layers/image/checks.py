@@ -6,7 +6,15 @@ from rackproof.baseline import Baseline
 from rackproof.facts import NodeFacts, known
 from rackproof.layers.readings import all_of, seen
 from rackproof.layers.words import asked, pinned_images, plain_name, recipe_digest, some, version
-from rackproof.layers.words_storage import cuda_version, minor, named_as_pinned, selfbuild_words
+from rackproof.layers.words_storage import (
+    cuda_version,
+    engines_running,
+    minor,
+    named_as_pinned,
+    official_or_in_use,
+    running_selfbuilds,
+    selfbuild_words,
+)
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement, judge
 
@@ -44,11 +52,12 @@ def cuda(facts: NodeFacts, baseline: Baseline) -> Judgement:
 
 @check("image.selfbuild")
 def selfbuild(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    images = {image.id: image for image in known(official_or_in_use(facts, baseline))}
     label = baseline.serving.selfbuild_label
-    named = named_as_pinned(known(facts.runtime.images), baseline)
-    found = {image.id: words for image in named if (words := selfbuild_words(image, label))}
+    found = {name: words for name, image in images.items() if (words := selfbuild_words(image, label))}
+    found |= running_selfbuilds(known(engines_running(facts, baseline)), label)
     observed = "; ".join(f"{name}: {', '.join(words)}" for name, words in found.items())
-    return judge(not found, observed or f"{len(named)} images of that name, none marked", f"no label or tag {label}")
+    return judge(not found, observed or f"{len(images)} images looked at, none marked", f"no label or tag {label}")
 
 
 @check("image.pulled")

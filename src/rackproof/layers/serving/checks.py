@@ -5,23 +5,25 @@ from __future__ import annotations
 from rackproof.baseline import Baseline
 from rackproof.facts import NodeFacts, known
 from rackproof.layers.readings import all_of, of, seen
-from rackproof.layers.words import as_rendered, plain_name, yes_no
+from rackproof.layers.words import as_rendered, pinned_images, plain_name, yes_no
 from rackproof.layers.words_storage import (
     contradictions,
+    engines_running,
     environment,
     filesystem_at,
     flag,
     gpu_subset,
+    in_container,
     lasts,
     listening,
     memlock_words,
     one_unit,
     option,
     run,
+    serving_files,
     units,
     used_share,
 )
-from rackproof.managed import managed_files
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement, judge
 
@@ -33,13 +35,16 @@ UNLIMITED = ("-1", "-1:-1")
 @check("serving.unit")
 def unit(facts: NodeFacts, baseline: Baseline) -> Judgement:
     names = [unit.name for unit in known(units(facts))]
-    expected = "one serving unit, as rendered, that the next boot starts"
+    starts = baseline.serving.start
+    expected = f"one serving unit, as rendered, that the next boot {'starts' if starts else 'does not start'}"
     if len(names) != 1:
         return judge(False, f"several: {', '.join(names)}" if names else "no rackproof-*.service", expected)
     enabled = of(one_unit(facts), lambda found: found.enabled)
     started = seen(of(run(facts), lambda found: found.image), bool)
-    rendered = as_rendered(facts, [file for file in managed_files(baseline) if file.layer == "serving"])
-    return all_of(expected, {"enabled": seen(enabled, bool, yes_no), "starts": started, **rendered})
+    rendered = as_rendered(facts, serving_files(baseline))
+    return all_of(
+        expected, {"enabled": seen(enabled, lambda on: on == starts, yes_no), "starts": started, **rendered}
+    )
 
 
 @check("serving.state")
@@ -185,3 +190,20 @@ def preload(facts: NodeFacts, baseline: Baseline) -> Judgement:
     libraries = of(facts.serving, lambda found: found.preload)
     words = seen(libraries, lambda found: not found, lambda found: ", ".join(found) or "none")
     return all_of("no library is loaded before all others", {"/etc/ld.so.preload": words})
+
+
+@check("serving.running")
+def running(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    containers = known(engines_running(facts, baseline))
+    pinned = {image.id for image in known(pinned_images(facts, baseline))}
+    strays = [f"{one.name} runs {one.named} ({one.image})" for one in containers if one.image not in pinned]
+    observed = "; ".join(strays) or f"{len(containers)} engines run, all of them this image"
+    return judge(not strays, observed, f"every engine runs {baseline.image.reference}")
+
+
+@check("serving.holders")
+def holders(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    pinned = {image.id for image in known(pinned_images(facts, baseline))}
+    ours = [one for one in known(engines_running(facts, baseline)) if one.image in pinned]
+    strays = [holder for holder in known(facts.driver.holders) if not in_container(holder, ours)]
+    return judge(not strays, "; ".join(strays) or "none but engines of this image", "GPUs are held by the engine alone")

@@ -1,0 +1,1 @@
+"""Start, stop and look at what a deploy installed: one engine over the nodes of each deployment unit."""

@@ -53,7 +53,7 @@ def test_a_gate_applies_to_every_stranger_s_node() -> None:
         resolved = resolve(sites.shipped(), hardware_id=hardware)
         gates = [r for r in requirements().values() if r.severity is Severity.GATE and applies(r, resolved)]
         assert len([gate for gate in gates if gate.scope == "node"]) > 15
-        assert [gate.id for gate in gates if gate.unsupported] == ["host.selfbuild"]
+        assert [gate.id for gate in gates if gate.unsupported] == ["host.selfbuild", "image.selfbuild"]
 
 
 @pytest.fixture

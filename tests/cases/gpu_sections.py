@@ -204,7 +204,8 @@ def nvlink(machine: Machine) -> str:
 
 def nvlink_errors(machine: Machine) -> str:
     return _each_link(
-        machine, "\t Link {link}: Replay Errors: 0\n\t Link {link}: Recovery Errors: 0\n\t Link {link}: CRC Errors: 0\n\n"
+        machine,
+        "\t Link {link}: Replay Errors: 0\n\t Link {link}: Recovery Errors: 0\n\t Link {link}: CRC Errors: 0\n\n",
     )
 
 
@@ -254,7 +255,7 @@ def imex_files(machine: Machine) -> str:
 
 
 def imex_ctl() -> str:
-    links = ', '.join(f'"{i}": {{"host": "10.0.0.{i + 1}", "status": "CONNECTED"}}' for i in range(2))
+    links = ", ".join(f'"{i}": {{"host": "10.0.0.{i + 1}", "status": "CONNECTED"}}' for i in range(2))
     nodes = ",\n ".join(
         f'"{i}": {{"status": "READY", "host": "10.0.0.{i + 1}", "hostName": "N/A", "version": "{NVIDIA_DRIVER}", '
         f'"connections": {{{links}}}}}'

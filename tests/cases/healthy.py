@@ -54,7 +54,9 @@ class Context:
     def values(self) -> site.Site:
         values: dict[str, Any] = {"allow_derived": True, **self.site}
         if self.serve:
-            across: dict[str, Any] = {"interface": "eth0", "addresses": _addresses(self.nodes)} if self.nodes > 1 else {}
+            across: dict[str, Any] = (
+                {"interface": "eth0", "addresses": _addresses(self.nodes)} if self.nodes > 1 else {}
+            )
             serving = {"install": True, "model_directory": MODEL, "cache_directory": "/models/cache"}
             values["serving"] = {**serving, **across, **self.site.get("serving", {})}
         return site.shipped().overlaid(values, "test")
@@ -64,7 +66,7 @@ class Context:
         texts: dict[str, str | Section] = dict(healthy(self.hardware, number))
         if self.serve:
             texts["serving"] = served(self, number)
-            put("node_state", "= units\n", "= units\n|rackproof-k3.service loaded inactive dead\n")(texts)
+            put("node_state", "= units\n", f"= units\n|rackproof-{self.layout_id}.service loaded inactive dead\n")(texts)
         if self.serve or "serving" in self.site:
             texts |= weights()
         for edit in self.prepare:
@@ -94,7 +96,7 @@ def served(context: Context, number: int) -> str:
     """The section of what serves, with the unit of this node's rank."""
     launch = plan_launch(context.layout_id, context.values())
     text = render(launch, "systemd", launch.processes[number - 1 : number])
-    name = "rackproof-k3.service"
+    name = f"rackproof-{context.layout_id}.service"
     return (
         shown(f"/etc/systemd/system/{name}", text) + gone("/etc/rackproof/serving.env")
         + there(f"/etc/systemd/system/multi-user.target.wants/{name}") + gone("/etc/nccl.conf", "/etc/ld.so.preload")
@@ -125,7 +127,9 @@ def weights() -> dict[str, str]:
 
 
 def evidence(name: str, texts: Mapping[str, str | Section]) -> Evidence:
-    found = {tool: Section(tool, Status.ABSENT, None, 0.0, b"", b"", deadline_s=20) for tool in TOOLS if tool not in texts}
+    found = {
+        tool: Section(tool, Status.ABSENT, None, 0.0, b"", b"", deadline_s=20) for tool in TOOLS if tool not in texts
+    }
     found |= {
         key: text if isinstance(text, Section) else Section(key, Status.RAN, 0, 0.1, text.encode(), b"", deadline_s=20)
         for key, text in texts.items()
@@ -136,7 +140,11 @@ def evidence(name: str, texts: Mapping[str, str | Section]) -> Evidence:
 def judged(context: Context, *edits: Edit, spoil: int = 1) -> Result:
     """The unit of this context judged from evidence, with one node's evidence edited."""
     values, nodes, given = context.values(), [], {}
-    domain: Any = {"domain": tuple(_addresses(context.nodes)), "domain_source": "inventory"} if context.hardware == "gb300" else {}
+    domain: Any = (
+        {"domain": tuple(_addresses(context.nodes)), "domain_source": "inventory"}
+        if context.hardware == "gb300"
+        else {}
+    )
     found = None
     if not context.detect:
         found = resolve(values, hardware_id=context.hardware, layout_id=context.layout or None, **domain)

@@ -113,14 +113,28 @@ def packages(machine: Machine) -> str:
     found = {"docker.io": "28.2.2-0ubuntu1~24.04.1", "unattended-upgrades": "2.9.1+nmu4ubuntu1"}
     if machine.vendor == "nvidia":
         fabric = ["nvidia-imex"] if machine.tray else ["nvidia-fabricmanager"]
-        names = ("nvidia-open", "nvidia-driver-open", "nvidia-dkms-open", "libnvidia-compute", "nvidia-driver-pinning-580.126.20", *fabric)
+        names = (
+            "nvidia-open",
+            "nvidia-driver-open",
+            "nvidia-dkms-open",
+            "libnvidia-compute",
+            "nvidia-driver-pinning-580.126.20",
+            *fabric,
+        )
         found |= dict.fromkeys(names, f"{NVIDIA_DRIVER}-1ubuntu1")
-        toolkit = ("nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container-tools", "libnvidia-container1")
+        toolkit = (
+            "nvidia-container-toolkit",
+            "nvidia-container-toolkit-base",
+            "libnvidia-container-tools",
+            "libnvidia-container1",
+        )
         found |= dict.fromkeys(toolkit, "1.19.1-1")
         found |= {} if machine.tray or machine.hardware == "h200" else {"nvlsm": "2025.10.14-1"}
     else:
         found["amdgpu-dkms"] = "1:6.19.14.31400000-2364437.24.04"
-    lines = "".join(f"|ii \t{name}\t{version}\t{'arm64' if machine.aarch64 else 'amd64'}\n" for name, version in found.items())
+    lines = "".join(
+        f"|ii \t{name}\t{version}\t{'arm64' if machine.aarch64 else 'amd64'}\n" for name, version in found.items()
+    )
     return f"source=dpkg\n{lines}total=714 rc=0\n"
 
 
@@ -153,7 +167,9 @@ def system(machine: Machine) -> str:
         for n in range(2)
     )
     drives = "".join(
-        shown(f"{NVME}/nvme{n}/model", "SOLIDIGM") + shown(f"{NVME}/nvme{n}/firmware_rev", "1.0") + shown(f"{NVME}/nvme{n}/state", "live")
+        shown(f"{NVME}/nvme{n}/model", "SOLIDIGM")
+        + shown(f"{NVME}/nvme{n}/firmware_rev", "1.0")
+        + shown(f"{NVME}/nvme{n}/state", "live")
         for n in range(2)
     )
     return (

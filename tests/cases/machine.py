@@ -79,7 +79,9 @@ def machine(hardware: str, number: int = 1) -> Machine:
         case "b200":
             return Machine(hardware, name, number, _HGX, "2901", "NVIDIA B200", 183359, 1000, 400, 53.125)
         case "h200":
-            return Machine(hardware, name, number, _HGX, "2335", "NVIDIA H200", 143771, 700, 400, 26.562, infiniband=True)
+            return Machine(
+                hardware, name, number, _HGX, "2335", "NVIDIA H200", 143771, 700, 400, 26.562, infiniband=True
+            )
         case "mi355x":
             return Machine(hardware, name, number, _OAM, "75a3", "AMD Instinct MI355X", 294896, 1400, 400, vendor="amd")
     raise ValueError(f"no healthy evidence of {hardware!r} is written here")

@@ -140,8 +140,18 @@ def network(machine: Machine) -> str:
     links += [address(name, 9000, f"10.2.{index}.{machine.number}") for index, name in enumerate(rails)]
     routes = [{"dst": "default", "gateway": "10.0.0.254", "dev": "eth0", "metric": 100, "flags": []}]
     text = ""
-    for name, slot, speed in [("eth0", "0000:01:00.0", 25000), *((n, machine.nics[i], machine.rate_gbit * 1000) for i, n in enumerate(rails))]:
-        files = {"mtu": 1500 if name == "eth0" else 9000, "operstate": "up", "carrier": 1, "carrier_changes": 2, "speed": speed, "duplex": "full"}
+    for name, slot, speed in [
+        ("eth0", "0000:01:00.0", 25000),
+        *((n, machine.nics[i], machine.rate_gbit * 1000) for i, n in enumerate(rails)),
+    ]:
+        files = {
+            "mtu": 1500 if name == "eth0" else 9000,
+            "operstate": "up",
+            "carrier": 1,
+            "carrier_changes": 2,
+            "speed": speed,
+            "duplex": "full",
+        }
         text += there(f"{NET}/{name}") + "".join(shown(f"{NET}/{name}/{file}", value) for file, value in files.items())
         text += shown(f"{NET}/{name}/device/uevent", f"DRIVER=mlx5_core\nPCI_SLOT_NAME={slot}")
     return (
@@ -155,7 +165,9 @@ def _function(address: str, ids: str, path: str, numa: int, speed: str) -> str:
         "numa_node": numa, "current_link_speed": speed, "current_link_width": 16, "max_link_speed": speed, "max_link_width": 16,
         "aer_dev_fatal": 0, "aer_dev_nonfatal": 0, "aer_dev_correctable": 7,
     }  # fmt: skip
-    return shown(f"{PCI}/{address}", f"{ids} {path}") + "".join(shown(f"{PCI}/{address}/{file}", value) for file, value in files.items())
+    return shown(f"{PCI}/{address}", f"{ids} {path}") + "".join(
+        shown(f"{PCI}/{address}/{file}", value) for file, value in files.items()
+    )
 
 
 def _switch(machine: Machine, index: int) -> str:
@@ -168,13 +180,19 @@ def _switch(machine: Machine, index: int) -> str:
 
 def pci(machine: Machine) -> str:
     vendor, kind = ("0x10de", "0x030200") if machine.vendor == "nvidia" else ("0x1002", "0x120000")
-    text = "".join(f"= {address}\n|0x{machine.device} {vendor} 0x0000\n" for address in machine.gpus) if vendor == "0x10de" else ""
+    text = (
+        "".join(f"= {address}\n|0x{machine.device} {vendor} 0x0000\n" for address in machine.gpus)
+        if vendor == "0x10de"
+        else ""
+    )
     nic = "0x1023" if machine.rate_gbit == 800 else "0x1021"
     nic_class = "0x020700" if machine.infiniband else "0x020000"
     for index, address in enumerate(machine.gpus):
         above, numa = _switch(machine, index), index * 2 // len(machine.gpus)
         text += _function(address, f"{vendor} 0x{machine.device} {kind}", f"{above}/{address}", numa, "32.0 GT/s PCIe")
-        text += _function(machine.nics[index], f"0x15b3 {nic} {nic_class}", f"{above}/{machine.nics[index]}", numa, "64.0 GT/s PCIe")
+        text += _function(
+            machine.nics[index], f"0x15b3 {nic} {nic_class}", f"{above}/{machine.nics[index]}", numa, "64.0 GT/s PCIe"
+        )
     return text + "= devices\n|" + str(40) + "\n.\n"
 
 
@@ -194,7 +212,9 @@ def amd(machine: Machine) -> str:
     size = len(machine.gpus)
     text = there("/sys/module/amdgpu", "/dev/kfd", *(f"/dev/dri/renderD{128 + index}" for index in range(size)))
     text += shown("kfd access", "660 render") + shown("/sys/module/amdgpu/version", "6.19.14")
-    text += shown("/sys/module/amdgpu/srcversion", "0123456789ABCDEF0123456") + shown("/sys/module/amdgpu/parameters/noretry", "-1")
+    text += shown("/sys/module/amdgpu/srcversion", "0123456789ABCDEF0123456") + shown(
+        "/sys/module/amdgpu/parameters/noretry", "-1"
+    )
     for node in range(2):
         text += shown(f"{KFD}/{node}/properties", "cpu_cores_count 64\nsimd_count 0\ngfx_target_version 0")
     for index, address in enumerate(machine.gpus):
@@ -207,9 +227,15 @@ def amd(machine: Machine) -> str:
     text += shown("modinfo filename", f"/lib/modules/{machine.kernel}/updates/dkms/amdgpu.ko.zst")
     text += shown("xgmi", "\n".join(f"{one} {two}" for one, two in permutations(range(2, 2 + size), 2)))
     for index, address in enumerate(machine.gpus):
-        text += shown(f"gpu {address}", f"0x{machine.device}") + shown(f"{address} unique_id", f"6bff75a3{machine.number}{index}")
-        text += shown(f"{address} mem_info_vram_total", "309220868096") + shown(f"{address} mem_info_vram_used", "298119168")
-        text += shown(f"{address} current_compute_partition", "SPX") + shown(f"{address} current_memory_partition", "NPS1")
+        text += shown(f"gpu {address}", f"0x{machine.device}") + shown(
+            f"{address} unique_id", f"6bff75a3{machine.number}{index}"
+        )
+        text += shown(f"{address} mem_info_vram_total", "309220868096") + shown(
+            f"{address} mem_info_vram_used", "298119168"
+        )
+        text += shown(f"{address} current_compute_partition", "SPX") + shown(
+            f"{address} current_memory_partition", "NPS1"
+        )
         text += shown(f"{address} vbios_version", "113-M355-X")
     return text + ".\n"
 
@@ -235,7 +261,15 @@ def amd_smi(machine: Machine) -> dict[str, str]:
         })  # fmt: skip
         processes.append({"gpu": index, "process_list": [{"process_info": "No running processes detected"}]})
         pages.append({"gpu": index, **dict.fromkeys(("retired", "pending", "un_res"), "No bad pages found.")})
-        firmware.append({"gpu": index, "fw_list": [{"fw_id": "CP_MEC1", "fw_version": "180"}, {"fw_id": "PSP_SOSDRV", "fw_version": "00.36.02.4A"}]})
+        firmware.append(
+            {
+                "gpu": index,
+                "fw_list": [
+                    {"fw_id": "CP_MEC1", "fw_version": "180"},
+                    {"fw_id": "PSP_SOSDRV", "fw_version": "00.36.02.4A"},
+                ],
+            }
+        )
     documents = {
         "amd_smi_static": static, "amd_smi_metric": {"gpu_data": metric}, "amd_smi_process": processes,
         "amd_smi_bad_pages": pages, "amd_smi_firmware": firmware,

@@ -19,7 +19,7 @@ def severities(facts: NodeFacts, codes: Collection[int]) -> dict[str, Fact[Readi
     for xid in known(facts.kernel_log).xids:
         said = {"Fatal", "Nonfatal"} & {*xid.text.split()}
         name = f"Xid {xid.code} on {xid.pci_address}"
-        silent = Missing(f"{name}: its line does not say whether it is fatal")
+        silent = Missing("its line does not say whether it is fatal")
         found += [(name, "Fatal" in said if said else silent)] if xid.code in codes else []
     ordered = sorted(found, key=lambda item: (item[1] is True, isinstance(item[1], Missing)))
     return {name: seen(fatal, lambda yes: not yes, lambda yes: "fatal" if yes else "not fatal") for name, fatal in ordered}

@@ -66,7 +66,9 @@ class Context:
         texts: dict[str, str | Section] = dict(healthy(self.hardware, number))
         if self.serve:
             texts["serving"] = served(self, number)
-            put("node_state", "= units\n", f"= units\n|rackproof-{self.layout_id}.service loaded inactive dead\n")(texts)
+            put("node_state", "= units\n", f"= units\n|rackproof-{self.layout_id}.service loaded inactive dead\n")(
+                texts
+            )
         if self.serve or "serving" in self.site:
             texts |= weights()
         for edit in self.prepare:
@@ -137,21 +139,23 @@ def evidence(name: str, texts: Mapping[str, str | Section]) -> Evidence:
     return Evidence(name, found, sha256="ab" * 32)
 
 
-def judged(context: Context, *edits: Edit, spoil: int = 1) -> Result:
-    """The unit of this context judged from evidence, with one node's evidence edited."""
-    values, nodes, given = context.values(), [], {}
-    domain: Any = (
-        {"domain": tuple(_addresses(context.nodes)), "domain_source": "inventory"}
-        if context.hardware == "gb300"
-        else {}
-    )
-    found = None
+def given(context: Context, *edits: Edit, spoil: int = 1) -> tuple[Plan, Mapping[str, Evidence]]:
+    """A unit of this context and the evidence of its nodes, that of one of them edited."""
+    values, nodes, found = context.values(), [], {}
+    rack: Any = {"domain": tuple(_addresses(context.nodes)), "domain_source": "inventory"}
+    domain = rack if context.hardware == "gb300" else {}
+    wanted = None
     if not context.detect:
-        found = resolve(values, hardware_id=context.hardware, layout_id=context.layout or None, **domain)
+        wanted = resolve(values, hardware_id=context.hardware, layout_id=context.layout or None, **domain)
     for number in range(1, context.nodes + 1):
         name, texts = f"node{number:02d}", context.sections(number)
         for edit in edits if number == spoil else ():
             edit(texts)
-        nodes.append(PlannedNode(name, values, found, unit="unit-1"))
-        given[name] = evidence(name, texts)
-    return judge_all(Plan(tuple(nodes), (Unit("unit-1", tuple(given)),)), given)
+        nodes.append(PlannedNode(name, values, wanted, unit="unit-1"))
+        found[name] = evidence(name, texts)
+    return Plan(tuple(nodes), (Unit("unit-1", tuple(found)),)), found
+
+
+def judged(context: Context, *edits: Edit, spoil: int = 1) -> Result:
+    """The unit of this context judged from its evidence."""
+    return judge_all(*given(context, *edits, spoil=spoil))

@@ -29,6 +29,7 @@ lint: $(VENV)/.ready
 
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/judge_cpu.py
 
 # A deploy that changes nothing, on 8 simulated nodes, against ansible-core.
 bench-deploy: $(VENV)/.ready

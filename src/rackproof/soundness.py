@@ -73,6 +73,9 @@ def _dataclass(kind: type) -> Check:
     return check
 
 
+_SIMPLE = frozenset({bool, int, float, str, type(None)})  # what is whole as soon as it is of its kind
+
+
 def _check(hint: Any) -> Check:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (Union, types.UnionType):
@@ -90,9 +93,10 @@ def _check(hint: Any) -> Check:
 
 def _union(kinds: list[Any], may_be_missing: bool) -> Check:
     checks = [_check(kind) for kind in kinds]
+    simple = frozenset(kind for kind in kinds if kind in _SIMPLE) | ({Missing} if may_be_missing else frozenset())
 
     def check(value: Any) -> Any:
-        if may_be_missing and isinstance(value, Missing):
+        if type(value) in simple or (may_be_missing and isinstance(value, Missing)):
             return value
         problem = ""
         for sound_value in checks:
@@ -149,9 +153,10 @@ def _mapping(sound_key: Check, sound_item: Check) -> Check:
 
 def _plain(kind: Any) -> Check:
     wanted: tuple[type, ...] = (float, int) if kind is float else (kind,)
+    anything = kind in (Any, object)
 
     def check(value: Any) -> Any:
-        if kind in (Any, object):
+        if anything or type(value) is kind:
             return value
         if not isinstance(value, wanted) or (isinstance(value, bool) and kind is not bool):
             raise _Unsound(f"{_kind(value)} where {'none' if kind is type(None) else kind.__name__} belongs")

@@ -107,10 +107,9 @@ def system(facts: Any, kernel: str, tray: bool) -> SystemFacts:
     manager = FabricManagerFacts(DRIVER, "0", (CONFIGURED,), ())
     state = found.kernel if isinstance(found.kernel, KernelState) else _state()
     nodes = (NumaNode(0, "0-71", 480 * 1024**3), NumaNode(1, "72-143", 480 * 1024**3))
-    gpus = tuple(NumaNode(2 + 8 * index, "", 284208 * 1024**2) for index in range(4)) if tray else ()
     return replace(
         found,
-        kernel=replace(state, numa=(*nodes, *gpus)),
+        kernel=replace(state, numa=nodes),
         kernels=KernelFacts({kernel: DRIVER}, kernel, (DkmsModule("nvidia", DRIVER, kernel, "installed"),)),
         kernel_events=KernelEvents((), (), (), (), "2026-11-01T00:00:00", 3),
         candidates={"curl": Candidate("8.5.0-2ubuntu10.5", "8.5.0-2ubuntu10.6")},

@@ -11,7 +11,7 @@ import pytest
 from rackproof.facts import GpuProcess, KernelLogFacts, NodeFacts
 from rackproof.facts_amd import AmdDriverFacts, AmdFacts, DeviceAccess, RasEvent
 from rackproof.facts_pci import PciFacts
-from rackproof.facts_system import DkmsModule, KernelFacts, KernelState, SystemFacts
+from rackproof.facts_system import DkmsModule, KernelFacts, SystemFacts
 from rackproof.verdict.evaluate import evaluate_node
 from rackproof.verdict.model import Status, Verdict, verdict_of
 
@@ -43,11 +43,6 @@ def lost(field: str) -> list[NodeFacts]:
 def dkms(*entries: DkmsModule) -> NodeFacts:
     assert isinstance(NODE.system, SystemFacts) and isinstance(NODE.system.kernels, KernelFacts)
     return systems(NODE, kernels=replace(NODE.system.kernels, dkms=entries))
-
-
-def sysctl(values: Any) -> NodeFacts:
-    assert isinstance(NODE.system, SystemFacts) and isinstance(NODE.system.kernel, KernelState)
-    return systems(NODE, kernel=replace(NODE.system.kernel, sysctl=values))
 
 
 def kfd(number: int, **changes: Any) -> NodeFacts:
@@ -124,11 +119,6 @@ TABLE = {
         green=[NODE, cmdline("pci=bfsort,realloc=off")],
         red=[Red(cmdline("pci=bfsort"), "realloc=off: not set"), Red(cmdline("realloc=off", "bfsort"), "not set")],
         garbage=[host(NODE, cmdline=GONE), cmdline(), cmdline("pci=")],
-    ),
-    "gpu_driver.numa_balancing": Cases(
-        green=[NODE],
-        red=[Red(sysctl({"kernel.numa_balancing": "1"}), "kernel.numa_balancing: 1")],
-        garbage=[sysctl(GONE), sysctl({}), sysctl({"kernel.numa_balancing": ""}), systems(NODE, kernel=GONE)],
     ),
     "gpus.amd_listed": Cases(
         green=[NODE, BARE],

@@ -193,7 +193,7 @@ TABLE = {
         None, both(lambda facts: host(facts, page_size_bytes=0)),
     ),
     "fleet.processors": same_table(
-        lambda facts: kernel(facts, cpus_online="0-71"), "CPUs 0-71 on 6 nodes, 2 with CPUs: tray02",
+        lambda facts: kernel(facts, cpus_online="0-71"), "CPUs 0-71 on 2 nodes, 2 with CPUs: tray02",
         lambda facts: kernel(facts, numa=GONE), None, both(lambda facts: kernel(facts, cpus_online="")),
     ),
     "fleet.cmdline": Cases(

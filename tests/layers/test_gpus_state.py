@@ -158,8 +158,9 @@ TABLE = {
         red=[
             Red(log((145, NONFATAL), (149, FATAL)), "Xid 149 on 00000009:06:00.0"),
             Red(log((149, FATAL), lines=0), "Xid 149"),
+            Red(log((149, FATAL), (149, NONFATAL), (149, "")), "Xid 149 on 00000009:06:00.0: fatal"),
         ],
-        garbage=[*UNREAD_LOG, log((149, NONFATAL), lines=0)],
+        garbage=[*UNREAD_LOG, log((149, NONFATAL), lines=0), log((145, "RLW_RXPIPE XC0 i0 Link 13")), log((145, ""))],
         not_applicable=AMD,
     ),
     "gpus.other_xids": Cases(
@@ -249,7 +250,10 @@ TABLE = {
     ),
     "gpus.memory_nodes": Cases(
         green=[GB300, numa(*CPUS)],
-        red=[Red(numa(*CPUS, NumaNode(2, "", 1)), "NUMA nodes of memory alone: 2")],
+        red=[
+            Red(numa(*CPUS, NumaNode(2, "", 1)), "NUMA nodes of memory alone: 2"),
+            Red(numa(*CPUS, *(NumaNode(2 + 8 * n, "", 1) for n in range(4))), "NUMA nodes of memory alone: 2, 10, 18, 26"),
+        ],
         garbage=[kernel_state(numa=GONE), systems(GB300, kernel=GONE), replace(GB300, system=GONE)],
         not_applicable=baseline("b300"),
     ),

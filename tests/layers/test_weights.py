@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rackproof.facts import Missing, NodeFacts
-from rackproof.facts_system import KernelEvents, NvmeController, NvmeHealth
+from rackproof.facts_system import NvmeHealth
 from rackproof.facts_weights import ModelConfig, Shard, WeightsFacts
 from rackproof.verdict.model import Status
 
@@ -23,7 +23,6 @@ from .fixtures_storage import (
     NVME,
     REVISION,
     keeps,
-    kernel,
     on_filesystem,
     system,
     weights,
@@ -47,14 +46,6 @@ def disk(**changes: Any) -> NodeFacts:
 
 def nvme(**changes: Any) -> NodeFacts:
     return system(GB300, nvme_health=(NVME[0], replace(NVME[1], **changes)))
-
-
-def logged(*lines: str) -> NodeFacts:
-    return system(GB300, kernel_events=KernelEvents((), (), (), (), "Nov 30", 1, nvme_errors=lines))
-
-
-def controllers(*states: Any) -> NodeFacts:
-    return kernel(GB300, nvme=tuple(NvmeController(f"nvme{n}", "a", "1", state) for n, state in enumerate(states)))
 
 
 def case(green: list[NodeFacts], red: list[tuple[NodeFacts, str]], garbage: list[NodeFacts]) -> Cases:
@@ -203,17 +194,6 @@ TABLE = {
         [(on_filesystem(GB300, options=("ro", "relatime")), "read-only")],
         [ABSENT, weights(GB300, filesystem=GONE)],
     ),
-    "weights.nvme_state": Cases(
-        green=[GB300],
-        red=[Red(controllers("live", "dead"), "nvme1: dead"), Red(controllers(GONE, "resetting"), "nvme1: resetting")],
-        garbage=[
-            kernel(GB300, nvme=GONE),
-            controllers(),
-            controllers("live", GONE),
-            controllers(""),
-            replace(GB300, system=GONE),
-        ],
-    ),
     "weights.nvme_warning": Cases(
         green=[GB300],
         red=[Red(nvme(critical_warning=4), "nvme1: 4"), Red(nvme(critical_warning=8), "nvme1: 8")],
@@ -231,11 +211,6 @@ TABLE = {
             Red(nvme(spare_percent=9, percent_used=GONE), "nvme1 spare: 9"),
         ],
         garbage=[*NO_HEALTH, nvme(percent_used=GONE), nvme(spare_percent=GONE), nvme(spare_percent=-1)],
-    ),
-    "weights.disk_log": Cases(
-        green=[GB300],
-        red=[Red(logged("nvme nvme1: I/O 12 QID 4 timeout, aborting"), "timeout, aborting")],
-        garbage=[system(GB300, kernel_events=GONE), replace(GB300, system=GONE)],
     ),
 }
 SOFT = {

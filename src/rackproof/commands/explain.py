@@ -74,7 +74,10 @@ def _list(page: Page, found: list[Requirement]) -> None:
 
 
 def _one(page: Page, item: Requirement) -> None:
-    page.line((item.id, "bold"), "  ", page.clean(item.title))
+    first, *rest = page.wrapped(page.clean(item.title), max(20, page.options.width - len(item.id) - 2))
+    page.line((item.id, "bold"), "  ", first)
+    for part in rest:
+        page.line(" " * (len(item.id) + 2), part)
     for label, value in _fields(item):
         page.field(label, page.clean(value, 4000), indent=2)
 

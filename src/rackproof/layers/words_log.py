@@ -13,6 +13,18 @@ def xid_words(xids: Iterable[Xid]) -> str:
     return ", ".join(dict.fromkeys(f"Xid {xid.code} on {xid.pci_address}" for xid in xids))
 
 
+def severities(facts: NodeFacts, codes: Collection[int]) -> dict[str, Fact[Reading]]:
+    """One reading an Xid of these codes, by the word Fatal or Nonfatal on its line; a fatal one is kept over others."""
+    found: list[tuple[str, Fact[bool]]] = []
+    for xid in known(facts.kernel_log).xids:
+        said = {"Fatal", "Nonfatal"} & {*xid.text.split()}
+        name = f"Xid {xid.code} on {xid.pci_address}"
+        silent = Missing("its line does not say whether it is fatal")
+        found += [(name, "Fatal" in said if said else silent)] if xid.code in codes else []
+    ordered = sorted(found, key=lambda item: (item[1] is True, isinstance(item[1], Missing)))
+    return {name: seen(fatal, lambda yes: not yes, lambda yes: "fatal" if yes else "not fatal") for name, fatal in ordered}
+
+
 def sxids(facts: NodeFacts) -> dict[str, Fact[Reading]]:
     """One reading an SXid of the kernel log."""
     events = known(of(facts.system, lambda system: system.kernel_events))
@@ -20,7 +32,7 @@ def sxids(facts: NodeFacts) -> dict[str, Fact[Reading]]:
         f"SXid {sxid.code} on {sxid.pci_address}": seen(
             sxid.fatal, lambda fatal: not fatal, lambda fatal: "fatal" if fatal else "not fatal"
         )
-        for sxid in events.sxids
+        for sxid in sorted(events.sxids, key=lambda one: one.fatal is True)  # a fatal one is kept over others
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 from rackproof.facts import Fact, Missing, NodeFacts, known
-from rackproof.facts_system import Disk, Filesystem, KernelEvents, NvmeController, NvmeHealth
+from rackproof.facts_system import Disk, Filesystem, NvmeController, NvmeHealth
 from rackproof.facts_weights import Shard
 from rackproof.layers.readings import Reading, of, seen
 from rackproof.layers.words import gib
@@ -52,15 +52,6 @@ def disk_at(facts: NodeFacts) -> Fact[Disk]:
 
 def shard_words(shards: Iterable[Shard]) -> str:
     return ", ".join(f"{shard.name} has {shard.bytes} bytes" for shard in shards)
-
-
-def nvme_controllers(facts: NodeFacts) -> Fact[tuple[NvmeController, ...]]:
-    kernel = of(facts.system, lambda system: system.kernel)
-    return of(kernel, lambda found: of(found.nvme, lambda disks: disks or Missing("no NVMe disk was found")))
-
-
-def kernel_events(facts: NodeFacts) -> Fact[KernelEvents]:
-    return of(facts.system, lambda system: system.kernel_events)
 
 
 def nvme_health(facts: NodeFacts) -> Fact[tuple[NvmeHealth, ...]]:

@@ -25,7 +25,7 @@ from rackproof.verdict.model import (
     verdict_of,
     worst,
 )
-from rackproof.verdict.parts import parts_of
+from rackproof.verdict.parts import Part, parts_of
 
 VENDORS = {"nvidia": "NVIDIA", "amd": "AMD"}
 
@@ -77,7 +77,7 @@ def evaluate_unit(unit: UnitFacts, baseline: Baseline) -> tuple[Outcome, ...]:
 
 def judge_one(requirement: Requirement, facts: NodeFacts, baseline: Baseline) -> Outcome:
     """One requirement by itself on one node: unknown where it is blocked in the catalogue's order."""
-    return _outcome(requirement, sound(facts), baseline, {})
+    return _outcome(requirement, sound(facts), baseline, {}, {})
 
 
 def judge_node(facts: NodeFacts, baseline: Baseline, unit: str = "") -> NodeResult:
@@ -116,22 +116,28 @@ def _lookup(baseline: Baseline, key: str) -> object:
 
 def _judged(wanted: Iterable[Requirement], facts: NodeFacts | UnitFacts, baseline: Baseline) -> tuple[Outcome, ...]:
     done: dict[str, Outcome] = {}
+    parts: dict[str, list[Part]] = {}
     for requirement in wanted:
-        done[requirement.id] = _outcome(requirement, facts, baseline, done)
+        done[requirement.id] = _outcome(requirement, facts, baseline, done, parts)
     return tuple(done.values())
 
 
 def _outcome(
-    requirement: Requirement, facts: NodeFacts | UnitFacts, baseline: Baseline, done: Mapping[str, Outcome]
+    requirement: Requirement,
+    facts: NodeFacts | UnitFacts,
+    baseline: Baseline,
+    done: Mapping[str, Outcome],
+    parts: dict[str, list[Part]],
 ) -> Outcome:
+    """`parts` are those of these facts, by kind: narrowed once, by the first requirement that asks for them."""
     if not applies(requirement, baseline):
         return Outcome(requirement, Status.NOT_APPLICABLE, reason=_why_not(requirement, baseline))
     outcome = answer(requirement, facts, baseline, done)
     if not requirement.each or isinstance(facts, UnitFacts):
         return outcome
-    subjects = tuple(
-        _subject(name, requirement, part, baseline) for name, part in parts_of(requirement.each, facts, baseline)
-    )
+    if requirement.each not in parts:
+        parts[requirement.each] = parts_of(requirement.each, facts, baseline)
+    subjects = tuple(_subject(name, requirement, part, baseline) for name, part in parts[requirement.each])
     return replace(_with_parts(outcome, subjects, done), subjects=subjects)
 
 

@@ -219,7 +219,7 @@ def parse_ras(text: str) -> tuple[RasEvent, ...]:
     """Every error line of amdgpu, oldest first. A count of 0 is no error, and is left out."""
     found = []
     for line in text.splitlines():
-        match = _LINE.search(line)
+        match = _LINE.search(line) if "amdgpu" in line else None
         if not match:
             continue
         said = match[2]

@@ -71,7 +71,7 @@ class Group:
         """Content of a file; None where it does not exist."""
         if path in self.marked:
             return Missing(f"{path} is not a regular file")
-        return self.entries.get(path, Missing(f"the probe did not look for {path}"))
+        return self.entries[path] if path in self.entries else Missing(f"the probe did not look for {path}")
 
     def needed(self, path: str) -> Fact[str]:
         """Content of a file that has to say something, without blanks around it."""
@@ -85,10 +85,10 @@ class Group:
     def exists(self, path: str) -> Fact[bool]:
         if path in self.marked:
             return True
-        entry = self.entries.get(path, Missing(f"the probe did not look for {path}"))
-        if isinstance(entry, Missing):
-            return entry
-        return entry is not None
+        if path not in self.entries:
+            return Missing(f"the probe did not look for {path}")
+        entry = self.entries[path]
+        return entry if isinstance(entry, Missing) else entry is not None
 
     def names(self, directory: str) -> Fact[tuple[str, ...]]:
         """Names of what exists right below a directory; () where it was listed and holds nothing of the kind."""

@@ -54,7 +54,8 @@ def parse_events(
     """Events of a log in any of its line forms, oldest first; of machine checks and complaints the first 100 lines."""
     lines = text.replace("\r\n", "\n").splitlines()
     checks = [_message(line) for line in lines if _MACHINE_CHECK.search(line) and not _QUIET.search(line)]
-    complaints = [_said(match) for line in lines if (match := _COMPLAINT.search(line)) and not _NOISE.search(line)]
+    driver = _with(lines, "NVRM: ", "nvidia-peermem ")
+    complaints = [_said(match) for line in driver if (match := _COMPLAINT.search(line)) and not _NOISE.search(line)]
     return KernelEvents(
         sxids=parse_sxids(text),
         machine_checks=tuple(checks[:MAX_LINES]),
@@ -62,16 +63,21 @@ def parse_events(
         nvidia=tuple(complaints[:MAX_LINES]),
         first=first,
         boots=boots,
-        nvme_errors=tuple([_message(line) for line in lines if _NVME.search(line)][:MAX_LINES]),
-        hung_tasks=tuple([one_line(m[1]) for line in lines if (m := _HUNG.search(line))][:MAX_LINES]),
-        pcie_fatal=tuple([_message(line) for line in lines if _PCIE_FATAL.search(line)][:MAX_LINES]),
+        nvme_errors=tuple([_message(line) for line in _with(lines, "nvme") if _NVME.search(line)][:MAX_LINES]),
+        hung_tasks=tuple([one_line(m[1]) for line in _with(lines, "blocked for") if (m := _HUNG.search(line))][:MAX_LINES]),
+        pcie_fatal=tuple([_message(line) for line in _with(lines, "(Fatal)") if _PCIE_FATAL.search(line)][:MAX_LINES]),
     )
+
+
+def _with(lines: list[str], *words: str) -> list[str]:
+    """Lines that hold one of these words, without which a pattern cannot match: much cheaper than the pattern."""
+    return [line for line in lines if any(word in line for word in words)]
 
 
 def parse_sxids(text: str) -> tuple[SXid, ...]:
     """One a event: the lines that repeat its number with engine and data are left out, unless they stand alone."""
     found: list[SXid] = []
-    for line in text.splitlines():
+    for line in _with(text.splitlines(), "SXid ("):
         match = _SXID.search(line)
         if not match:
             continue
@@ -87,8 +93,8 @@ def parse_sxids(text: str) -> tuple[SXid, ...]:
 
 def _killed(lines: list[str]) -> tuple[str, ...]:
     """The kernel prints two lines a kill, and after a flood maybe one of them."""
-    killed = [match[1] or "?" for line in lines if (match := _KILLED.search(line))]
-    chosen = [match[1] or "?" for line in lines if (match := _CONSTRAINT.search(line))]
+    killed = [match[1] or "?" for line in _with(lines, "emory: ") if (match := _KILLED.search(line))]
+    chosen = [match[1] or "?" for line in _with(lines, "oom-kill:") if (match := _CONSTRAINT.search(line))]
     return tuple((killed if len(killed) >= len(chosen) else chosen)[:MAX_LINES])
 
 

@@ -10,6 +10,7 @@ message cannot push another out. Xid forms: captures of R510 to R590.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.sections import Command, Root
@@ -66,6 +67,7 @@ def kernel_log(evidence: Evidence) -> Fact[KernelLogFacts]:
     return section if isinstance(section, Missing) else parse_kernel_log(section.text, section.error_text)
 
 
+@lru_cache(maxsize=2)  # three parsers ask for the log of the node that is read
 def parse_kernel_log(text: str, errors: str = "") -> Fact[KernelLogFacts]:
     """Facts of a section in the format above; a log with no line in it proves nothing."""
     lines = text.replace("\r\n", "\n").rstrip("\n").split("\n")
@@ -79,6 +81,7 @@ def parse_kernel_log(text: str, errors: str = "") -> Fact[KernelLogFacts]:
     return KernelLogFacts(int(header[2]), _SOURCES[header[1]], parse_xids(body(text)))
 
 
+@lru_cache(maxsize=2)
 def body(text: str) -> str:
     """The log lines of a section, as they were printed."""
     return "\n".join(line[1:] for line in text.replace("\r\n", "\n").split("\n") if line.startswith("|"))
@@ -99,7 +102,7 @@ def parse_xids(text: str) -> tuple[Xid, ...]:
     """Every NVRM Xid of a log in any of its line forms, oldest first."""
     found = []
     for line in text.splitlines():
-        match = _XID.search(line)
+        match = _XID.search(line) if "Xid (" in line else None
         if match:
             address = pci_address(match[1]) or match[1].lower()
             found.append(Xid(int(match[2]), address, one_line(match[3] or "", 400)))

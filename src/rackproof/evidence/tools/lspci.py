@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.sections import Command, Root
@@ -62,10 +63,15 @@ def _bridges(evidence: Evidence) -> Fact[tuple[PciDevice, ...]]:
         return Missing(f"lspci did not come to its end: {said}")
     if len(lines) == 1:
         return Missing("lspci shows neither a bridge nor a ConnectX: the node's PCI tree is hidden from it")
-    devices = parse_lspci("\n".join(lines[:-1]))
+    devices = _parsed("\n".join(lines[:-1]))
     if not isinstance(devices, Missing) and any(device.acs == _DENIED for device in devices):
         return _DENIED
     return devices
+
+
+@lru_cache(maxsize=2)  # two facts of a node are read from it
+def _parsed(text: str) -> Fact[tuple[PciDevice, ...]]:
+    return parse_lspci(text)
 
 
 def parse_lspci(text: str) -> Fact[tuple[PciDevice, ...]]:

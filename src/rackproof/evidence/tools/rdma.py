@@ -148,8 +148,8 @@ def natural(name: str) -> list[tuple[str, int]]:
 
 def _text(group: Group, path: str) -> str | None:
     """Content of a file for the parsers of words; None where it is not there or could not be read."""
-    text = group.text(path)
-    return text if isinstance(text, str) else None
+    text = group.entries.get(path)
+    return text if isinstance(text, str) and path not in group.marked else None
 
 
 def _hca(group: Group, name: str) -> Hca:

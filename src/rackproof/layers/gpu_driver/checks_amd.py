@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rackproof.baseline import Baseline
-from rackproof.facts import Missing, NodeFacts, known
+from rackproof.facts import NodeFacts, known
 from rackproof.layers.readings import Reading, all_of, of, same, seen
 from rackproof.layers.words import asked, some, yes_no
 from rackproof.layers.words_driver import amd_at_least, amd_release, dkms, unbuilt
@@ -92,11 +92,3 @@ def pci_options(facts: NodeFacts, baseline: Baseline) -> Judgement:
     wanted = asked(baseline.amd).pci_options
     readings = {option: Reading(option in found, "set" if option in found else "not set") for option in wanted}
     return all_of(f"of the kernel argument pci=: {', '.join(wanted)}", dict(readings))
-
-
-@check("gpu_driver.numa_balancing")
-def numa_balancing(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    table = of(facts.system, lambda system: of(system.kernel, lambda kernel: kernel.sysctl))
-    unread = Missing("this kernel has no kernel.numa_balancing")
-    value = of(table, lambda found: found.get("kernel.numa_balancing", unread))
-    return all_of("0, which is off", {"kernel.numa_balancing": seen(value, lambda found: found == "0")})

@@ -7,7 +7,7 @@ from rackproof.facts import NodeFacts, known
 from rackproof.layers.readings import all_of, of, seen
 from rackproof.layers.words import asked, gib, on_each_gpu, positive, yes_no
 from rackproof.layers.words_gpu import above_median, by_gpu, detail, each_gpu, memory_used, pci_device
-from rackproof.layers.words_log import log_lines, sxids, xid_words
+from rackproof.layers.words_log import log_lines, severities, sxids, xid_words
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement, judge
 
@@ -62,10 +62,9 @@ def unrepairable(facts: NodeFacts, baseline: Baseline) -> Judgement:
 
 @check("gpus.nvlink_xid")
 def nvlink_xid(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    log, wanted = known(facts.kernel_log), baseline.gpus.nvlink_xids
-    fatal = [xid for xid in log.xids if xid.code in wanted and "Fatal" in xid.text.split()]
-    observed = xid_words(fatal) or f"none in {known(positive(log.lines_read, 'kernel log to read'))} lines"
-    return judge(not fatal, observed, f"none of Xid {', '.join(map(str, wanted))} that calls itself Fatal")
+    wanted = baseline.gpus.nvlink_xids
+    found = {"kernel log": log_lines(facts), **severities(facts, wanted)}
+    return all_of(f"none of Xid {', '.join(map(str, wanted))} that calls itself Fatal", found)
 
 
 @check("gpus.other_xids")

@@ -10,9 +10,7 @@ from rackproof.layers.words_weights import (
     below,
     disk_at,
     each_disk,
-    kernel_events,
     model_filesystem,
-    nvme_controllers,
     nvme_health,
     room_for,
     shard_words,
@@ -155,12 +153,6 @@ def writable(facts: NodeFacts, baseline: Baseline) -> Judgement:
     return all_of("mounted for writing, as a disk without errors is", {"file system": readable})
 
 
-@check("weights.nvme_state")
-def nvme_state(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    states = each_disk(nvme_controllers(facts), lambda disk: seen(disk.state, lambda state: state == "live"))
-    return all_of("every NVMe controller live", states)
-
-
 @check("weights.nvme_warning")
 def nvme_warning(facts: NodeFacts, baseline: Baseline) -> Judgement:
     found = each_disk(nvme_health(facts), lambda disk: seen(disk.critical_warning, lambda warning: warning == 0))
@@ -181,10 +173,3 @@ def nvme_wear(facts: NodeFacts, baseline: Baseline) -> Judgement:
     readings = {f"{name} used": reading for name, reading in used.items()}
     readings |= {f"{name} spare": reading for name, reading in spare.items()}
     return all_of(f"<= {most} % used, >= {least} % spare", readings)
-
-
-@check("weights.disk_log")
-def disk_log(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    lines = of(kernel_events(facts), lambda events: events.nvme_errors)
-    found = seen(lines, lambda errors: not errors, lambda errors: "; ".join(errors) or "no complaint")
-    return all_of("no timeout, reset or I/O error of an NVMe disk", {"kernel log": found})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -9,17 +10,18 @@ from typing import Any
 
 from rackproof import recipes, site
 from rackproof.baseline import Baseline, resolve
+from rackproof.baseline_launch import Member, with_launch
 from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.sections import Section, Status
 from rackproof.judging import judge_all
-from rackproof.launch import plan_launch
-from rackproof.launch.render import render
+from rackproof.managed import SERVING_ENVIRONMENT, SERVING_UNIT
 from rackproof.plan import Plan, PlannedNode, Unit
+from rackproof.site import Site
 from rackproof.verdict.evaluate import Result
 
 from . import gpu_sections, host_sections, other_sections
 from .edits import Edit, put
-from .machine import gone, machine, shown, there
+from .machine import gone, machine, shown
 
 TOOLS = ("imex_ctl", "fabric_manager", "nvidia_ctk", "nvidia_smi_xml", "nvidia_smi_topo", "nvidia_smi_p2p",
          "nvidia_smi_nvlink", "nvidia_smi_nvlink_errors", "nvidia_modinfo", "rocm_smi", "amd_smi_static", "amd_smi_metric",
@@ -51,7 +53,7 @@ class Context:
     def nodes(self) -> int:
         return recipes.load().layouts[self.layout_id].nodes
 
-    def values(self) -> site.Site:
+    def values(self) -> Site:
         values: dict[str, Any] = {"allow_derived": True, **self.site}
         if self.serve:
             across: dict[str, Any] = (
@@ -65,10 +67,8 @@ class Context:
         """A healthy node's evidence in this context, by its number in the unit."""
         texts: dict[str, str | Section] = dict(healthy(self.hardware, number))
         if self.serve:
-            texts["serving"] = served(self, number)
-            put("node_state", "= units\n", f"= units\n|rackproof-{self.layout_id}.service loaded inactive dead\n")(
-                texts
-            )
+            texts |= served(self, number)
+            put("node_state", "= units\n", "= units\n|rackproof-serving.service loaded inactive dead\n")(texts)
         if self.serve or "serving" in self.site:
             texts |= weights()
         for edit in self.prepare:
@@ -94,16 +94,27 @@ def baseline(hardware: str) -> Baseline:
     return resolve(site.shipped(), hardware_id=hardware)
 
 
-def served(context: Context, number: int) -> str:
-    """The section of what serves, with the unit of this node's rank."""
-    launch = plan_launch(context.layout_id, context.values())
-    text = render(launch, "systemd", launch.processes[number - 1 : number])
-    name = f"rackproof-{context.layout_id}.service"
-    return (
-        shown(f"/etc/systemd/system/{name}", text) + gone("/etc/rackproof/serving.env")
-        + there(f"/etc/systemd/system/multi-user.target.wants/{name}") + gone("/etc/nccl.conf", "/etc/ld.so.preload")
-        + shown("segments", "nccl- 0\npsm_ 0\nsem.mp- 0") + ".\n"
-    )  # fmt: skip
+def installed(context: Context, number: int) -> Baseline:
+    """The baseline of one node, with the serving unit of its rank where the site installs one."""
+    rack: Any = {"domain": tuple(_addresses(context.nodes)), "domain_source": "inventory"}
+    domain = rack if context.hardware == "gb300" else {}
+    wanted = resolve(context.values(), hardware_id=context.hardware, layout_id=context.layout or None, **domain)
+    names = [f"node{one:02d}" for one in range(1, context.nodes + 1)]
+    member = Member(names[number - 1], tuple(zip(names, _addresses(context.nodes), strict=True)), "test")
+    return with_launch(wanted, context.values(), member)
+
+
+def served(context: Context, number: int) -> dict[str, str]:
+    """The sections of what serves, with the unit of this node's rank, installed and not started."""
+    files = dict(installed(context, number).serving.files)
+    hashes = "".join(f"{hashlib.sha256(text.encode()).hexdigest()}  {path}\n" for path, text in files.items())
+    return {
+        "serving": (
+            shown(SERVING_UNIT, files[SERVING_UNIT]) + shown(SERVING_ENVIRONMENT, files[SERVING_ENVIRONMENT])
+            + gone("/etc/nccl.conf", "/etc/ld.so.preload") + shown("segments", "nccl- 0\npsm_ 0\nsem.mp- 0") + ".\n"
+        ),
+        "files": f"{hashes}.\n",
+    }  # fmt: skip
 
 
 def weights() -> dict[str, str]:
@@ -142,16 +153,11 @@ def evidence(name: str, texts: Mapping[str, str | Section]) -> Evidence:
 def given(context: Context, *edits: Edit, spoil: int = 1) -> tuple[Plan, Mapping[str, Evidence]]:
     """A unit of this context and the evidence of its nodes, that of one of them edited."""
     values, nodes, found = context.values(), [], {}
-    rack: Any = {"domain": tuple(_addresses(context.nodes)), "domain_source": "inventory"}
-    domain = rack if context.hardware == "gb300" else {}
-    wanted = None
-    if not context.detect:
-        wanted = resolve(values, hardware_id=context.hardware, layout_id=context.layout or None, **domain)
     for number in range(1, context.nodes + 1):
         name, texts = f"node{number:02d}", context.sections(number)
         for edit in edits if number == spoil else ():
             edit(texts)
-        nodes.append(PlannedNode(name, values, wanted, unit="unit-1"))
+        nodes.append(PlannedNode(name, values, None if context.detect else installed(context, number), unit="unit-1"))
         found[name] = evidence(name, texts)
     return Plan(tuple(nodes), (Unit("unit-1", tuple(found)),)), found
 

@@ -53,7 +53,7 @@ def sections(machine: Machine) -> dict[str, str]:
         "own_name": shown("own name", f"{machine.address}        STREAM {machine.name}\n{machine.address}        DGRAM\nrc=0") + ".\n",
         "serving": serving(),
         "virtualization": "none\n.\n",
-        "control": gone("/var/lib/rackproof/lock") + ".\n",
+        "control": gone("/var/lib/rackproof/lock", "/var/lib/rackproof/selfbuild.record", "/var/lib/rackproof/journal.jsonl", "/etc/rackproof/history") + ".\n",
     }  # fmt: skip
 
 

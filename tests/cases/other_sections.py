@@ -20,6 +20,7 @@ def sections(machine: Machine, wanted: Baseline) -> dict[str, str]:
     found = {
         "docker_info": docker_info(machine),
         "docker_images": images(wanted),
+        "docker_running": "end\n",
         "docker_config": (
             shown("/etc/docker/daemon.json", '{"live-restore": true, "log-driver": "json-file", "log-opts": {"max-size": "100m"}}')
             + shown("containerd", "containerd github.com/containerd/containerd 1.7.28") + gone("podman", "/etc/containerd/config.toml", "/etc/containerd/conf.d/*.toml") + ".\n"

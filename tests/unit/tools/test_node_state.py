@@ -256,3 +256,10 @@ def test_gpu_detail_of_a_sick_gpu() -> None:
     assert found.fabric_incorrect_configuration == "Insufficient Nvlinks"
     assert "31C2" in reason(found.pci_id)
     assert reason(detail(incorrect_configuration="N/A").fabric_incorrect_configuration)
+
+
+@pytest.mark.parametrize("name", ["rackproof-serving.service", "rackproof-mi355x-tp8.service"])
+def test_the_units_that_a_deploy_or_a_launch_makes_are_units_that_serve(name: str) -> None:
+    found = state(STATE.replace("rackproof-gb300-tp8.service", name))
+    assert isinstance(found.serving_units, tuple)
+    assert [unit.name for unit in found.serving_units] == [name]

@@ -77,7 +77,8 @@ COMMANDS = (
 )
 
 _UNIT = re.compile(r"(\S+\.[a-z]+) (\S+) (\S+) (\S+)")
-_SERVING = re.compile(r"rackproof-[a-z]{1,2}[0-9]+[a-z]*-.+\.service")  # named after a layout: rackproof-gb300-tp8
+# The unit that the deploy installs, and those that `launch` renders, named after a layout: rackproof-gb300-tp8.
+_SERVING = re.compile(r"rackproof-(serving|[a-z]{1,2}[0-9]+[a-z]*-.+)\.service")
 _BLOCKED = re.compile(r"D ([0-9]{1,10}) ([01]) (.{1,64})")
 _DAEMON = re.compile(r"P ([0-9]{1,10}) (\S{1,16})")
 _SOCKET = re.compile(r"([0-9A-F]{8}|[0-9A-F]{32}):([0-9A-F]{4})")

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-unit lint fuzz bench bench-fleet bench-deploy lab-up lab-down lock docs clean
+.PHONY: demo test test-all test-unit lint fuzz bench bench-fleet bench-deploy lab-up lab-down lock docs clean
 
 $(VENV)/.ready: requirements.lock pyproject.toml lab/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "rackproof needs Python 3.11 or newer; set PYTHON=")'
@@ -18,6 +18,10 @@ demo: $(VENV)/.ready
 	@$(BIN)/python lab/demo.py
 
 test: $(VENV)/.ready lint
+	$(BIN)/pytest tests -m "not long"
+
+# And the long stories in the simulated rack: change control, drift, nightly, platforms, images, weights, serving, self-build.
+test-all: $(VENV)/.ready lint
 	$(BIN)/pytest tests
 
 test-unit: $(VENV)/.ready

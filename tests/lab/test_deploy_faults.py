@@ -17,7 +17,7 @@ from conftest import Rack
 from rackproof_lab.names import Lab
 from rackproof_lab.repo import Signer
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 TRAY = "tray02"
 USABLE = "this host is as usable as before: no package is half installed; driver 575.57.08 is loaded"

@@ -16,7 +16,7 @@ import pytest
 
 from conftest import BIN, NODES, ROOT, Rack, why_not
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 OLDER, NOW = "580.95.05", "580.126.20"
 DRIVER = ("nvidia-open-580", "nvidia-driver-580-open", "nvidia-dkms-580-open", "libnvidia-compute-580", "nvidia-utils-580",

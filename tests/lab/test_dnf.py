@@ -22,7 +22,7 @@ from rackproof.managed import LOCK, RPM_KEY, source_file
 from rackproof.package_names import PackageNames, Platform, locked
 from rackproof_lab import base, dnf_root, host
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 NOW, OLDER = "580.126.20", "580.95.05"
 Dnf = Callable[..., Any]

@@ -15,7 +15,7 @@ import pytest
 
 from conftest import NODES, Rack
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 INVENTORY = "inventories/lab.py"
 TAG = "docker.io/vllm/vllm-openai:v0.28.0"

@@ -17,7 +17,7 @@ from lab_site import deploy, describe
 
 from conftest import ROOT, Rack, statuses
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 TRAY, PORT, STRANGE_PORT = "tray04", 5443, 5444
 SECRET = "s3cret-of-the-lab"

@@ -14,7 +14,7 @@ import pytest
 from conftest import BIN, ROOT, Rack
 from rackproof_lab import describe
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 # dash and coreutils, and nothing else: less than any distribution's image.
 BOX = """set -e

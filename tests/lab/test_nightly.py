@@ -18,7 +18,7 @@ import pytest
 
 from conftest import ROOT, Rack
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 CONTROL = "tray04"
 SERVICE = "rackproof-nightly.service"

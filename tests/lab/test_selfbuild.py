@@ -17,7 +17,7 @@ from lab_site import deploy, describe
 
 from conftest import ROOT, Rack
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 TRAY = "tray04"
 SELFBUILD, OFFICIAL = str(ROOT / "deploys/k3_selfbuild.py"), str(ROOT / "deploys/k3.py")

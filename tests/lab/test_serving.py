@@ -16,7 +16,7 @@ from lab_site import deploy, describe
 
 from conftest import Rack, statuses
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 UNIT, TRAYS = "lab-u01", ("tray01", "tray02")
 MODEL, CACHE = "/models/Kimi-K3", "/var/cache/rackproof"

@@ -20,7 +20,7 @@ from lab_site import deploy, describe
 
 from conftest import Rack
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 TRAY, MODELS = "tray03", "/var/lib/models/Kimi-K3"
 REVISION = "9f62e4e9fffbd0a83ddd60e1c209d828994b3569"  # the recipe's

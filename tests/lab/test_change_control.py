@@ -364,7 +364,7 @@ def _without(index: Path, version: str, rack: Rack) -> Iterator[None]:
     from rackproof_lab.repo import Signer
 
     folder, kept = index.parent, {name: (index.parent / name).read_text() for name in ("Packages", "Release")}
-    signer = Signer(next(path for path in _lab_dir(rack).rglob("pubring.kbx")).parent)
+    signer = Signer(_lab_dir(rack) / "gnupg")
     try:
         stanzas = [text for text in kept["Packages"].split("\n\n") if f"\nVersion: {version}-" not in text]
         index.write_text("\n\n".join(stanzas))

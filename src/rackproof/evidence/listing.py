@@ -15,7 +15,7 @@ _HEAD = """\
 # What it runs, section by section. A section ends at its deadline, whatever it waits for. `needs X`: only where the
 # program X is installed; `root`: only as root; `root helps`: also as another user, who then sees less.
 # show FILE prints a small file (passwords in URLs blanked), mark PATH says whether PATH exists, say NAME TEXT prints
-# TEXT; their definitions stand before each script that uses them, and are left out here.
+# TEXT; their definitions stand once, before the first script.
 """
 _ROOT = {Root.NO: "", Root.HELPS: "root helps", Root.NEEDED: "root"}
 

@@ -19,6 +19,7 @@ from rackproof import __version__
 from rackproof.errors import InputError
 from rackproof.evidence.listing import listing
 from rackproof.evidence.sections import Command, Root
+from rackproof.evidence.tools.group import SHELL
 
 FORMAT = 2  # 2: a POSIX cksum of each stream instead of its number of newlines
 GRACE_S = 2  # what the slowest command may overrun before the probe stops waiting for it
@@ -56,7 +57,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 mkfifo "$t/done" || exit 1
 exec 3<>"$t/done"
-
+{shared}
 clock() {{ read -r up _ </proc/uptime; echo "$up"; }}
 
 # job NAME DEADLINE ROOT REQUIRES: runs $t/NAME.sh in the background
@@ -155,6 +156,7 @@ def assemble(commands: Sequence[Command], nonce: str, sudo: bool = False, listed
     head = _HEAD.format(
         version=__version__, count=len(commands), nonce=nonce, sudo=int(sudo), format=FORMAT,
         listing=listing(commands) if listed else "",
+        shared=_here("show", SHELL) if any(command.script.startswith(SHELL) for command in commands) else "",
     )  # fmt: skip
     wait = max((command.deadline_s for command in commands), default=0) + GRACE_S
     tail = _TAIL.format(wait=wait, count=len(commands), names=" ".join(names))
@@ -162,12 +164,20 @@ def assemble(commands: Sequence[Command], nonce: str, sudo: bool = False, listed
 
 
 def _job(command: Command) -> str:
-    """Each script travels as a here-document of its own, so that its quoting is never touched."""
-    end = "RACKPROOF_END"
-    if end in command.script:
-        raise ValueError(f"the script of {command.name} holds its own end mark")
+    """Each script travels as a here-document of its own, so that its quoting is never touched. What most scripts begin
+    with travels once, and they read it from beside themselves."""
+    script = command.script
+    if script.startswith(SHELL):
+        script = f'. "${{0%/*}}/show"\n{script.removeprefix(SHELL)}'
     root = {Root.NO: "no", Root.HELPS: "helps", Root.NEEDED: "needed"}[command.root]
     return (
-        f"cat >\"$t/{command.name}.sh\" <<'{end}'\n{command.script.strip()}\n{end}\n"
-        f"job {command.name} {command.deadline_s} {root} {shlex.quote(command.requires)}\n"
+        _here(f"{command.name}.sh", script)
+        + f"job {command.name} {command.deadline_s} {root} {shlex.quote(command.requires)}\n"
     )
+
+
+def _here(name: str, text: str) -> str:
+    end = "RACKPROOF_END"
+    if end in text:
+        raise ValueError(f"{name} holds its own end mark")
+    return f"cat >\"$t/{name}\" <<'{end}'\n{text.strip()}\n{end}\n"

@@ -70,6 +70,11 @@ def statuses(document: dict[str, Any], node: str) -> dict[str, set[str]]:
     return found
 
 
+def unchanged(results: dict[str, Any]) -> bool:
+    """Whether a deploy did nothing: it looks and judges at its end, which is no change."""
+    return not results["failed_hosts"] and not any(done["success"] or done["error"] for done in results["operations"])
+
+
 def all_accepted(document: dict[str, Any]) -> bool:
     return document["verdict"] == "accept" and all(node["verdict"] == "accept" for node in document["nodes"])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import NODES, ROOT, Rack, all_accepted
+from conftest import NODES, ROOT, Rack, all_accepted, unchanged
 
 pytestmark = pytest.mark.lab
 
@@ -30,7 +30,7 @@ def test_a_sudo_user_reads_everything_and_deploys(deployed: Rack, sudo_inventory
     assert done.returncode == 0, done.stderr
     assert all_accepted(json.loads(done.stdout))
     done = deployed.run("pyinfra", "-y", "--json", sudo_inventory, "deploys/k3.py")
-    assert done.returncode == 0 and json.loads(done.stdout)["results"]["operations"] == [], done.stderr[-2000:]
+    assert done.returncode == 0 and unchanged(json.loads(done.stdout)["results"]), done.stderr[-2000:]
 
 
 def test_without_root_what_needs_root_is_unknown_and_nothing_is_accepted(deployed: Rack, sudo_inventory: str) -> None:
@@ -40,7 +40,7 @@ def test_without_root_what_needs_root_is_unknown_and_nothing_is_accepted(deploye
     assert done.returncode == 2, done.stderr
     outcomes = json.loads(done.stdout)["nodes"][0]["outcomes"]
     unread = {o["requirement"]: o["reason"] for o in outcomes if o["status"] in ("unknown", "blocked")}
-    assert "gpus.xid" in unread and not [o for o in outcomes if o["status"] == "fail"]
+    assert "gpus.xid" in unread and not [o for o in outcomes if o["status"] == "fail" and o["severity"] == "gate"]
 
 
 def test_evidence_in_files_is_judged_like_the_nodes_themselves(deployed: Rack, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rackproof.evidence.bundle import Refuse
     from rackproof.evidence.evidence import Evidence
     from rackproof.verdict.evaluate import Result
-    from rackproof.verdict.report.html.page import Look
+    from rackproof.verdict.report.proof import Look
 
 
 @click.command(short_help="Judge evidence that is already there.")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rackproof.drift.records import Run
     from rackproof.drift.run import DriftResult
     from rackproof.site import Site
-    from rackproof.verdict.report.html.page import Look
+    from rackproof.verdict.report.proof import Look
 
 HOOK_FAILED = 3
 _STDERR = 2

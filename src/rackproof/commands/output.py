@@ -15,7 +15,7 @@ from rackproof.errors import InputError
 
 if TYPE_CHECKING:
     from rackproof.verdict.evaluate import Result
-    from rackproof.verdict.report.html.page import Look
+    from rackproof.verdict.report.proof import Look
 
 
 def say(text: str, stream: TextIO | None = None) -> None:

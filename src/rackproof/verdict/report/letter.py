@@ -7,23 +7,20 @@ stands in code spans and blocks only, so that it cannot become a link, an image 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from rackproof.baseline import Baseline
-from rackproof.evidence.evidence import Evidence
-from rackproof.verdict.evaluate import NodeResult, Result
+from rackproof.verdict.evaluate import Result
 from rackproof.verdict.model import Severity, Status
 from rackproof.verdict.report import words
 from rackproof.verdict.report.clean import NAME_CHARS, clean
 from rackproof.verdict.report.findings import Finding, Variant, findings
 from rackproof.verdict.report.fold import counted
-from rackproof.verdict.report.proof import Excerpt, cat, proofs
+from rackproof.verdict.report.proof import Look, Quotes, cat, quotes
 
-Look = Callable[[str], Evidence | None]
 INFORMATION = "For information"
 HARDWARE_LAYERS = ("gpus", "nvlink", "rdma")  # what only the provider can mend
 MOST = 4  # ways in which one remark went
-QUOTED = 12  # nodes whose raw evidence is quoted
 
 _TICKS = re.compile("`+")
 
@@ -32,7 +29,7 @@ def render(result: Result, look: Look) -> str:
     """The letter. Ends in a newline."""
     groups = _grouped(findings(result))
     quoted = [finding for title, found in groups.items() if title != INFORMATION for finding in found]
-    excerpts = _excerpts(result, quoted, look)
+    excerpts = quotes(result, quoted, look)
     lines = [*_head(result), *_promised(result)]
     for title, found in groups.items():
         if found:
@@ -123,7 +120,7 @@ def _offered(baseline: Baseline, key: str) -> str:
     return "" if value in (None, ()) else str(value)
 
 
-def _finding(finding: Finding, excerpts: dict[str, dict[str, tuple[Excerpt, ...]]]) -> list[str]:
+def _finding(finding: Finding, excerpts: Quotes) -> list[str]:
     need = finding.requirement
     lines = [
         "",
@@ -149,20 +146,6 @@ def _variant(variant: Variant) -> list[str]:
     if variant.status is Status.FAIL:
         return [where, f"- found: {_code(variant.observed or '(nothing)')}", f"- expected: {_code(variant.expected)}"]
     return [where, f"- {variant.status.value}: {_code(variant.reason)}"]
-
-
-def _excerpts(result: Result, found: Sequence[Finding], look: Look) -> dict[str, dict[str, tuple[Excerpt, ...]]]:
-    wanted: dict[str, set[str]] = {}
-    for finding in found:
-        for variant in finding.variants:
-            if finding.requirement.scope == "node" and (variant.nodes[0] in wanted or len(wanted) < QUOTED):
-                wanted.setdefault(variant.nodes[0], set()).add(finding.requirement.id)
-    by_name: dict[str, NodeResult] = {node.node: node for node in result.nodes}
-    quoted = {}
-    for name, ids in wanted.items():
-        evidence = look(name)
-        quoted[name] = {} if evidence is None else proofs(by_name[name], evidence, ids)
-    return quoted
 
 
 def _evidence(result: Result, look: Look) -> list[str]:

@@ -6,17 +6,21 @@ Nobody keeps a list of what a check reads. A section belongs to an outcome if th
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.read import Kept, read_again
 from rackproof.evidence.sections import Section, Status
 from rackproof.evidence.tools import commands
-from rackproof.verdict.evaluate import NodeResult, answer
+from rackproof.verdict.evaluate import NodeResult, Result, answer
 from rackproof.verdict.model import Outcome
 from rackproof.verdict.report.clean import clean
+from rackproof.verdict.report.findings import Finding
 
+Look = Callable[[str], Evidence | None]  # evidence of a node, by name
+
+MAX_NODES = 12  # of one report: reading what decided an outcome costs a fraction of a second
 MAX_SECTIONS = 3  # of one outcome
 MAX_LINES = 8  # of one section
 LINE_CHARS = 240
@@ -42,6 +46,21 @@ class Excerpt:
     state: str
     lines: tuple[str, ...]
     left_out: int  # further lines of the section
+
+
+Quotes = Mapping[str, Mapping[str, tuple[Excerpt, ...]]]  # node -> requirement -> what its evidence says
+
+
+def quotes(result: Result, found: Iterable[Finding], look: Look) -> Quotes:
+    """Excerpts for the first node of each way in which something went wrong, of at most MAX_NODES nodes."""
+    wanted: dict[str, set[str]] = {}
+    for finding in found:
+        for variant in finding.variants:
+            if finding.requirement.scope == "node" and (variant.nodes[0] in wanted or len(wanted) < MAX_NODES):
+                wanted.setdefault(variant.nodes[0], set()).add(finding.requirement.id)
+    by_name = {node.node: node for node in result.nodes}
+    read = {name: look(name) for name in wanted}
+    return {name: proofs(by_name[name], known, wanted[name]) for name, known in read.items() if known is not None}
 
 
 def proofs(node: NodeResult, evidence: Evidence, wanted: Collection[str]) -> dict[str, tuple[Excerpt, ...]]:

@@ -7,7 +7,7 @@ Text from hosts goes through `clean` first and is escaped by the template; the d
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -25,13 +25,10 @@ from rackproof.verdict.report.clean import NAME_CHARS, clean
 from rackproof.verdict.report.findings import Finding, Variant, findings, not_asked, not_proven
 from rackproof.verdict.report.fold import counted
 from rackproof.verdict.report.matrix import HEADS, NODE_LAYERS, cell
-from rackproof.verdict.report.proof import Excerpt, proofs
-
-Look = Callable[[str], Evidence | None]  # evidence of a node, by name
+from rackproof.verdict.report.proof import Excerpt, Look, Quotes, quotes
 
 LETTER = {Verdict.ACCEPT: "A", Verdict.REJECT: "R", Verdict.UNDETERMINED: "?", Verdict.UNSUPPORTED: "S"}
 SHEETS = 2000  # nodes; beyond, only those that are not accepted have a sheet of their own
-EXCERPTS = 12  # nodes whose raw evidence is quoted: reading what decided an outcome costs a fraction of a second
 VARIANTS = 25  # of one finding
 _KINDS = ("fail", "unknown", "warn", "note")
 _STATUS = {
@@ -124,22 +121,13 @@ def _racks(result: Result) -> list[tuple[str, list[NodeResult]]]:
 
 
 def _shown(result: Result, look: Look) -> list[Shown]:
-    by_name = {node.node: node for node in result.nodes}
     found = findings(result)
-    quoted: dict[str, set[str]] = {}
-    for finding in found:
-        for variant in finding.variants[:VARIANTS]:
-            if finding.requirement.scope == "node" and (variant.nodes[0] in quoted or len(quoted) < EXCERPTS):
-                quoted.setdefault(variant.nodes[0], set()).add(finding.requirement.id)
-    excerpts: dict[str, dict[str, tuple[Excerpt, ...]]] = {}
-    for name, ids in quoted.items():
-        evidence = look(name)
-        excerpts[name] = {} if evidence is None else proofs(by_name[name], evidence, ids)
+    excerpts = quotes(result, found, look)
     shown = [_finding(finding, excerpts) for finding in found]
     return sorted(shown, key=lambda item: _KINDS.index(item.kind))
 
 
-def _finding(finding: Finding, excerpts: dict[str, dict[str, tuple[Excerpt, ...]]]) -> Shown:
+def _finding(finding: Finding, excerpts: Quotes) -> Shown:
     if finding.gate:
         kind = "fail" if finding.failed else "unknown"
     else:

@@ -40,6 +40,9 @@ def keep_alive(host: Any) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, IDLE_S)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, INTERVAL_S)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, COUNT)
+        # The kernel sends no such probe while something waits to be acknowledged, as a sign of life does that was sent
+        # into a cut connection; without this it is sent again for a quarter of an hour.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, (IDLE_S + INTERVAL_S * COUNT) * 1000)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError:
         return  # not TCP

@@ -15,7 +15,7 @@ import pytest
 
 from conftest import BIN, LONG_S, ROOT, Rack, all_accepted, statuses
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 TRAY = "tray02"
 SLOW = "mkdir -p /etc/rackproof-lab.d && echo 3600 > /etc/rackproof-lab.d/slow-postinst"

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from rackproof.verdict.evaluate import Result
 from rackproof.verdict.model import Outcome, Requirement, Severity, Status
 from rackproof.verdict.report.fold import counted
-from rackproof.verdict.report.words import LATER_LAYERS
 
 
 @dataclass(frozen=True)
@@ -93,8 +92,6 @@ def not_proven(result: Result, ascii_only: bool = False) -> list[str]:
         said.append("that nodes work together: no deployment unit was declared")
     elif alone:
         said.append(f"that {counted(alone, ascii_only)} works with other nodes: in no deployment unit")
-    if LATER_LAYERS:
-        said.append(f"{', '.join(LATER_LAYERS)}: not looked at by this version")
     return said
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rackproof.baseline import Baseline
-from rackproof.verdict.catalogue import LAYERS
 from rackproof.verdict.evaluate import Result
 from rackproof.verdict.model import Outcome, Status, Verdict, verdict_of
 
@@ -27,9 +26,6 @@ STATUS_WORD = {
     Status.BLOCKED: "blocked",
     Status.NOT_APPLICABLE: "n.a.",
 }
-
-# Layers of the design that no check of this version covers. Said in every report, because "accept" sounds like all.
-LATER_LAYERS = tuple(layer for layer in ("rdma", "weights", "serving") if layer not in LAYERS)
 
 
 def plural(count: int, word: str) -> str:

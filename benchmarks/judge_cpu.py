@@ -40,7 +40,9 @@ def main() -> None:
             spent = [_once(plan, evidence) for _ in range(rounds)]
             median, size = statistics.median(spent), _kib(next(iter(evidence.values())))
             over = "" if median < BOUND_MS else "   over the bound"
-            print(f"  {context.layout_id:14} {name:10} {size:5.0f} KiB {min(spent):8.1f} {median:8.1f} {max(spent):8.1f}{over}")
+            print(
+                f"  {context.layout_id:14} {name:10} {size:5.0f} KiB {min(spent):8.1f} {median:8.1f} {max(spent):8.1f}{over}"
+            )
 
 
 def _once(plan: object, evidence: object) -> float:

@@ -44,7 +44,7 @@ cleanup() {{
   exec 2>/dev/null  # bash complains of children that ended while it was ending itself
   left=$!
   for file in "$t"/*.pid; do
-    [ ! -f "$file" ] || [ -f "${{file%.pid}}.end" ] || {{ read -r pid <"$file"; left="$left $pid"; }}
+    [ ! -f "$file" ] || [ -s "${{file%.pid}}.end" ] || {{ read -r pid <"$file"; left="$left $pid"; }}
   done
   rm -rf "$t" 2>/dev/null
   [ -z "$left" ] || kill $left 2>/dev/null
@@ -81,29 +81,40 @@ job() {{
     clock >"$t/$name.finish"
     read -r begin <"$t/$name.begin"; read -r finish <"$t/$name.finish"
     case $rc:$((${{finish%.*}} - ${{begin%.*}} >= deadline)) in  # a command may end with 124 or 137 by itself
-      124:1|137:1) echo deadline >"$t/$name.rc" ;;
-      *) echo "ran $rc" >"$t/$name.rc" ;;
+      124:1|137:1) echo deadline >"$t/$name.end" ;;
+      *) echo "ran $rc" >"$t/$name.end" ;;  # one write: whoever looks too early sees an empty file, and says deadline
     esac
-    mv "$t/$name.rc" "$t/$name.end"
     echo "$name" >&3
   ) >/dev/null 2>&1 &  # must not hold our output open: a command that cannot be killed would hold up the transport
   echo $! >"$t/$name.pid"
 }}
 
+# odd FILE...: whether they hold bytes outside printable ASCII
+odd() {{ [ "$(cat -- "$@" | tr -d '\\011\\012\\040-\\176' | wc -c)" -gt 0 ]; }}
+
 # lines MARK ESCAPED FILE: every line of FILE behind its mark
 lines() {{
   [ -s "$3" ] || return 0
-  if [ "$(tr -d '\\011\\012\\040-\\176' <"$3" | wc -c)" -gt 0 ]; then sed -n l "$3" | sed "s/^/$2/"
+  if [ "$odd" = 1 ] && odd "$3"; then sed -n l "$3" | sed "s/^/$2/"
   else sed "s/^/$1/" "$3"; echo; fi
 }}
 
-nothing='4294967295 0'  # what cksum says of an empty file
+# state NAME: sets status and rc. What a late command left behind may still be writing: it is printed and counted from
+# a copy.
+state() {{
+  status=deadline rc=
+  [ ! -s "$t/$1.end" ] || read -r status rc <"$t/$1.end"
+  for file in "$t/$1.out" "$t/$1.err"; do
+    if [ ! -f "$file" ]; then : >"$file"
+    elif [ "$status" = deadline ]; then cp "$file" "$file.copy" && mv "$file.copy" "$file"; fi
+  done 2>/dev/null
+  echo "$status $rc" >"$t/$1.state"
+}}
+
+# section NAME: prints it. Its checksums are the next two lines of fd 4
 section() {{
   echo "#@$nonce begin $1"
-  if [ -f "$t/$1.end" ]; then read -r status rc <"$t/$1.end"; else status=deadline rc=; fi
-  if [ "$status" = deadline ]; then  # what was left behind may still be writing: print and count a copy
-    for file in "$t/$1.out" "$t/$1.err"; do cp "$file" "$file.copy" && mv "$file.copy" "$file"; done 2>/dev/null
-  fi
+  read -r status rc <"$t/$1.state"
   lines '|' '~' "$t/$1.out"
   lines '!' '^' "$t/$1.err"
   begin=0 finish=0
@@ -111,12 +122,27 @@ section() {{
   if [ -f "$t/$1.finish" ]; then read -r finish <"$t/$1.finish"
   elif [ "$status" = deadline ]; then finish=$(clock); fi
   read -r deadline <"$t/$1.deadline"
-  size="$nothing" esize="$nothing"  # POSIX cksum and bytes, counted here, so that a changed copy shows
-  [ ! -s "$t/$1.out" ] || size=$(cksum <"$t/$1.out")
-  [ ! -s "$t/$1.err" ] || esize=$(cksum <"$t/$1.err")
-  set -- "$1" $size $esize
-  echo "#@$nonce end $1 status=$status rc=$rc begin=$begin finish=$finish stdout=$3 stdout_cksum=$2 stderr=$5 \
-stderr_cksum=$4 deadline=$deadline"
+  read -r sum size _ <&4
+  read -r esum esize _ <&4
+  echo "#@$nonce end $1 status=$status rc=$rc begin=$begin finish=$finish stdout=$size stdout_cksum=$sum stderr=$esize \
+stderr_cksum=$esum deadline=$deadline"
+}}
+
+# sections NAME...: prints all of them. POSIX cksum and bytes are counted here, so that a changed copy shows
+sections() {{
+  for name; do state "$name"; done
+  for name; do
+    set -- "$@" "$t/$name.out" "$t/$name.err"
+    shift
+  done
+  cksum -- "$@" >"$t/sums"
+  odd=0
+  ! odd "$@" || odd=1
+  exec 4<"$t/sums"
+  for file; do
+    name=${{file%.*}}
+    [ "$file" = "$name.err" ] || section "${{name##*/}}"
+  done
 }}
 
 uid=$(id -u)
@@ -138,7 +164,7 @@ while [ $left -gt 0 ]; do
   [ "$word" != @late ] || break
   left=$((left - 1))
 done
-for name in {names}; do section "$name"; done
+sections {names}
 echo "#@$nonce done begin=$start finish=$(clock) sections={count}"
 """
 

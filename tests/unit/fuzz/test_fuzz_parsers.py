@@ -7,12 +7,13 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from texts import anything, damaged, section_texts
+from texts import BATCH, any_text, anything, batches, damaged, damaged_by, section_texts
 from tool_evidence import all_facts, evidence, healthy
 
 from rackproof.commands.parse import TOOLS, plain_data
@@ -69,6 +70,7 @@ def _facts(parser: Parser, text: str) -> Any:
     return data
 
 
+@lru_cache(maxsize=8)  # asked again for each value of a text
 def _bare(text: str) -> str:
     """Letters and digits; without zeros, since a PCI address is filled up with them."""
     return re.sub(r"[^1-9A-Za-z]", "", text).lower()
@@ -78,28 +80,71 @@ def _number_is_in(number: float, text: str) -> bool:
     """A number stands in the text as it is or in another unit of its kind; a lone one may count what the text lists."""
     if isinstance(number, int) and 0 <= number <= text.count("\n") + text.count("|") + 1:
         return True
-    scales = (1, 2**10, 2**20, 2**30, 2**40, 10**3, 10**6, 10**9, 0.1, 0.01, 0.001, 1e-6, 1e-9, 60, 3600, 512, 0.125, 1 / 60)
-    written = {float(word) for word in re.findall(r"[0-9]+(?:\.[0-9]+)?", text)}
-    return any(abs(number - value * scale) <= 1e-6 * abs(number) for value in written for scale in scales)
+    scales = (
+        1,
+        2**10,
+        2**20,
+        2**30,
+        2**40,
+        10**3,
+        10**6,
+        10**9,
+        0.1,
+        0.01,
+        0.001,
+        1e-6,
+        1e-9,
+        60,
+        3600,
+        512,
+        0.125,
+        1 / 60,
+    )
+    return any(abs(number - value * scale) <= 1e-6 * abs(number) for value in _written(text) for scale in scales)
+
+
+@lru_cache(maxsize=8)
+def _written(text: str) -> frozenset[float]:
+    return frozenset(float(word) for word in re.findall(r"[0-9]+(?:\.[0-9]+)?", text))
+
+
+# As many texts as the profile has examples, and at least two batches.
+in_batches = settings(max_examples=max(2, settings().max_examples // BATCH))
+
+
+def _check(tool: str, texts: list[str], hold: Callable[[Any, str], None]) -> None:
+    for text in texts:
+        try:
+            for leaf in _leaves(_facts(PARSERS[tool], text)):
+                hold(leaf, text)
+        except Exception as error:
+            raise AssertionError(f"{tool}, given {text!r}: {error}") from error
+
+
+def _stands_in(leaf: Any, text: str) -> None:
+    if isinstance(leaf, str) and len(leaf) > 12:
+        assert _bare(leaf)[:8] in _bare(text) or _bare(leaf)[:8] in _bare(plain(text)), leaf
+    _is_a_number_of(leaf, text)
+
+
+def _is_a_number_of(leaf: Any, text: str) -> None:
+    if isinstance(leaf, (int, float)) and not isinstance(leaf, bool) and leaf == leaf:
+        assert _number_is_in(leaf, text), leaf
 
 
 @pytest.mark.parametrize("tool", PARSERS)
-@given(text=anything)
-def test_any_text(tool: str, text: str) -> None:
+@in_batches
+@given(texts=batches(any_text))
+def test_any_text(tool: str, texts: list[str]) -> None:
     """Nothing is read into what is not the tool's output: every value stands in the text."""
-    for leaf in _leaves(_facts(PARSERS[tool], text)):
-        if isinstance(leaf, str) and len(leaf) > 12:
-            assert _bare(leaf)[:8] in _bare(text) or _bare(leaf)[:8] in _bare(plain(text)), leaf
-        elif isinstance(leaf, (int, float)) and not isinstance(leaf, bool) and leaf == leaf:
-            assert _number_is_in(leaf, text), leaf
+    _check(tool, texts, _stands_in)
 
 
 @pytest.mark.parametrize("tool", PARSERS)
-@given(text=damaged(SEEDS))
-def test_damaged_output(tool: str, text: str) -> None:
-    for leaf in _leaves(_facts(PARSERS[tool], text)):
-        if isinstance(leaf, (int, float)) and not isinstance(leaf, bool) and leaf == leaf:
-            assert _number_is_in(leaf, text), leaf
+@in_batches
+@given(texts=batches(damaged_by(SEEDS)))
+def test_damaged_output(tool: str, texts: list[str]) -> None:
+    _check(tool, texts, _is_a_number_of)
 
 
 @given(text=anything)

@@ -24,7 +24,15 @@ from rackproof.evidence.stream import parse_stream
 WHOLE = stream(("uname", "Linux 6.8\n"), ("limits", "a\nbb\n\tb\nccc\n"), ("empty", ""), ("log", "x" * 300))
 SENT = parse_stream(WHOLE)
 GOOD = evidence(uname=b"Linux\n", os_release=b"ID=ubuntu\n", binary=bytes(range(256)))
-FRAMES = (*(line.encode() + b"\n" for line in WHOLE.decode().splitlines()), b"|", b"~\\", b"\r\n", b"#@", b"\xff", b" rc=1")
+FRAMES = (
+    *(line.encode() + b"\n" for line in WHOLE.decode().splitlines()),
+    b"|",
+    b"~\\",
+    b"\r\n",
+    b"#@",
+    b"\xff",
+    b" rc=1",
+)
 EDITS = st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 40), st.binary(max_size=8)), min_size=1, max_size=6)
 
 

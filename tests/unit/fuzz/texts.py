@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from hypothesis import strategies as st
 from tool_evidence import healthy
@@ -18,6 +19,37 @@ PIECES = (
 )  # fmt: skip
 
 anything = st.one_of(st.text(max_size=300), st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
+
+BATCH = 20  # texts in one example of the parsers' tests: to draw a text choice by choice takes ten times its parsing
+Making = Callable[[random.Random], str]
+
+
+def batches(making: Making) -> st.SearchStrategy[list[str]]:
+    """BATCH texts at a time, from a random source whose seed hypothesis draws."""
+    return st.integers(0, 2**64 - 1).map(random.Random).map(lambda source: [making(source) for _ in range(BATCH)])
+
+
+def any_text(source: random.Random) -> str:
+    """Characters of every plane, printable ones, pieces of the formats, or pieces with characters between them."""
+    kind, size = source.randrange(4), source.choice((0, 1, 3, 12, 40, 300))
+    if kind == 0:
+        return "".join(_character(source) for _ in range(size))
+    if kind == 1:
+        return "".join(map(chr, source.choices(range(0x20, 0x7F), k=size)))
+    if kind == 2:
+        return "".join(source.choices(PIECES, k=min(size, 40)))
+    return "".join(source.choice(PIECES) + _character(source) for _ in range(min(size, 40)))
+
+
+def _character(source: random.Random) -> str:
+    """Of any plane, the first two as likely as all others; no surrogates, which no decoder hands on."""
+    code = source.randrange(source.choice((0x80, 0x100, 0x10000, 0x110000)))
+    return chr(code) if not 0xD800 <= code < 0xE000 else " "
+
+
+def damaged_by(seeds: list[str]) -> Making:
+    """As `damaged`, from a random source."""
+    return lambda source: _damage(source.choice(seeds), source, source.randint(1, 6))
 
 
 def damaged(seeds: list[str]) -> st.SearchStrategy[str]:

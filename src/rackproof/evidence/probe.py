@@ -74,8 +74,8 @@ job() {{
     elif [ "$root" = needed ]; then echo needs-root >"$t/$name.end"; echo "$name" >&3; return; fi
   fi
   (
-    # And its group: timeout(1) knows nothing of a child that it has only just started.
-    trap 'kill $! 2>/dev/null; kill -TERM -$! 2>/dev/null; exit' TERM
+    # And what is left of its group: timeout(1) ends without a child whose number it does not know yet.
+    trap 'kill $!; wait $!; kill -KILL -$!; exit' TERM
     clock >"$t/$name.begin" || exit
     $as timeout -k 1 "$deadline" sh "$t/$name.sh" >"$t/$name.out" 2>"$t/$name.err" </dev/null 3>&- &
     wait $!

@@ -4,7 +4,7 @@
     python births.py parent COUNT PROGRAM...    they are held when they have started a process and do not know its number yet
 
 SIGTERM goes to the program when COUNT of them are held (child), or when as many processes that *their* children started
-are there (parent). What is held is let go when the program and its children have ended. So an order of events that takes
+are there (parent). What is held is let go when the program has ended and SIGTERM waits for all of them. So an order of events that takes
 a busy machine and bad luck comes about each time. Exit code: the program's; 77 where the kernel lets nobody trace.
 """
 
@@ -69,9 +69,9 @@ class Family:
         if child not in self.held:
             ptrace(CONT, child)
 
-    def waits(self) -> bool:
-        """Whether the program or a child of it is still there."""
-        return any(depth < 2 for depth in self.depth.values())
+    def signalled(self) -> bool:
+        """Whether the program has ended, and the signal is on its way to everything that is held."""
+        return self.program not in self.depth and all(map(_pending, self.held))
 
     def let_go(self) -> None:
         for pid in self.held:
@@ -81,9 +81,11 @@ class Family:
 
     def follow(self) -> int:
         code = -1
-        while self.waits():
-            pid, status = os.waitpid(-1, ANY_CHILD)
-            if os.WIFEXITED(status) or os.WIFSIGNALED(status):
+        while not self.signalled():
+            pid, status = os.waitpid(-1, ANY_CHILD | os.WNOHANG)
+            if pid == 0:
+                time.sleep(0.001)
+            elif os.WIFEXITED(status) or os.WIFSIGNALED(status):
                 self.depth.pop(pid, None)
                 code = os.waitstatus_to_exitcode(status) if pid == self.program else code
             elif status >> 16 in (FORK, VFORK, CLONE):
@@ -96,6 +98,11 @@ class Family:
                 ptrace(CONT, pid, 0 if status >> 16 == EXEC else os.WSTOPSIG(status))
         self.let_go()
         return code
+
+
+def _pending(pid: int) -> bool:
+    masks = [int(line.split()[1], 16) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "Pnd:" in line]
+    return any(mask >> signal.SIGTERM - 1 & 1 for mask in masks)
 
 
 def main() -> int:

@@ -106,7 +106,8 @@ def test_a_signal_that_comes_while_processes_are_being_born_ends_them_too(
 ) -> None:
     """A forked shell loses a signal that it gets before it has put its parent's traps away, and timeout(1) forgets a child
     where it gets one before it knows its number."""
-    commands = [Command("one", "sleep 300", deadline_s=300), Command("two", "sleep 300; true", deadline_s=300)]
+    deaf = "trap '' TERM INT HUP; sleep 300; true"
+    commands = [Command("one", "sleep 300; true", deadline_s=300), Command("deaf", deaf, deadline_s=300)]
     probe = Probe(shell, tmp_path, commands)
     count = len(commands) + (held == "child")  # the clock of the probe is a child as well
     done = subprocess.run(

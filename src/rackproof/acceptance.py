@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from rackproof.deploy.verify import Acceptance
 from rackproof.evidence.evidence import Evidence
+from rackproof.evidence.sections import Status as Read
 from rackproof.judging import judge_all
 from rackproof.plan import Plan
 from rackproof.verdict.model import Outcome, Status, Verdict, verdict_of
@@ -26,7 +27,9 @@ def acceptance(plan: Plan, evidence: Mapping[str, Evidence]) -> dict[str, Accept
         outcomes = [*node.outcomes, *shared]
         lacking = [outcome for outcome in outcomes if outcome.decides and outcome.status not in _HOLDS]
         verdict = node.verdict if node.verdict is not Verdict.ACCEPT else verdict_of(outcomes)
-        found[node.node] = Acceptance(verdict.value, tuple(map(_words, _roots(lacking))), _settling(lacking))
+        together = {node.node, *(name for unit in plan.units if node.node in unit.nodes for name in unit.nodes)}
+        late = any(_late(item) for name, item in evidence.items() if name in together)
+        found[node.node] = Acceptance(verdict.value, tuple(map(_words, _roots(lacking))), _settling(lacking, late))
     return found
 
 
@@ -43,5 +46,12 @@ def _words(outcome: Outcome) -> str:
     return f"{name}: {outcome.status.value}, {outcome.reason}"
 
 
-def _settling(lacking: list[Outcome]) -> bool:
-    return bool(lacking) and all(o.requirement.layer == _COMES_UP or o.status is Status.BLOCKED for o in lacking)
+def _late(evidence: Evidence) -> bool:
+    """Whether a command did not end in time: a node that has just started daemons and unpacked an image is busy."""
+    return any(section.status is Read.DEADLINE for section in evidence.sections.values())
+
+
+def _settling(lacking: list[Outcome], late: bool) -> bool:
+    """Whether a later reading may say otherwise. What is known to be wrong outside the fabric stays wrong."""
+    passing = {Status.BLOCKED, Status.UNKNOWN} if late else {Status.BLOCKED}
+    return bool(lacking) and all(o.requirement.layer == _COMES_UP or o.status in passing for o in lacking)

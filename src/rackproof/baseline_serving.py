@@ -124,12 +124,12 @@ def _profile(r: Resolving, key: str, option: str) -> str:
 
 
 def _ports(r: Resolving) -> tuple[int, ...]:
-    """TCP ports that a process of this layout opens."""
-    names = {"serve"} if r.layout.strategy != "pd_cluster" else {"prefill", "decode", "nixl_prefill", "nixl_decode"}
+    """TCP ports that processes of this layout open: one server's, or those of prefill and decode; and where nodes meet."""
+    names = ["prefill", "decode", "nixl_prefill", "nixl_decode"] if r.layout.strategy == "pd_cluster" else ["serve"]
     if r.layout.nodes > 1:
-        names.add("master")
+        names.append("master")
     chosen = {**r.settings().ports, **r.site.under("serving", "ports")}
-    r.notes["serving.ports"] = chosen["serve"].source
+    r.notes["serving.ports"] = ", ".join(dict.fromkeys(chosen[name].source for name in names))
     return tuple(sorted(chosen[name].value for name in names))
 
 

@@ -22,14 +22,11 @@ class SystemBaseline:
     page_size_bytes: int | None
     shared_memory_bytes_min: int
     shared_memory_bytes: int
-    shared_memory_free_fraction: float
     host_memory_bytes: int | None  # None in a simulation, whose hosts have the memory of the machine they are on
     hugepages_bytes_max: int
-    open_files_min: int
     clock_offset_s_max: float
     memory_outlier_fraction: float
     watched_units: tuple[str, ...]
-    ports: tuple[int, ...]  # that serving will listen on, on some node of the unit
 
 
 def platform(r: Resolving) -> str:
@@ -62,23 +59,9 @@ def system_baseline(r: Resolving) -> SystemBaseline:
         page_size_bytes=of_platform("page_size_bytes"),
         shared_memory_bytes_min=rule("shared_memory_bytes_min"),
         shared_memory_bytes=rule("shared_memory_bytes"),
-        shared_memory_free_fraction=rule("shared_memory_free_fraction"),
         host_memory_bytes=None if simulated else memory * r.hardware.gpus_per_node.value,
         hugepages_bytes_max=rule("hugepages_bytes_max"),
-        open_files_min=rule("open_files_min"),
         clock_offset_s_max=rule("clock_offset_s_max"),
         memory_outlier_fraction=rule("memory_outlier_fraction"),
         watched_units=rule("watched_units"),
-        ports=_ports(r),
     )
-
-
-def _ports(r: Resolving) -> tuple[int, ...]:
-    """Those of the strategy: one server, or prefill and decode; and where nodes meet."""
-    names = ["prefill", "decode", "nixl_prefill", "nixl_decode"] if r.layout.strategy == "pd_cluster" else ["serve"]
-    if r.layout.nodes > 1:
-        names.append("master")
-    known = r.settings().ports
-    cells = [r.site.get("serving", "ports", name) or known[name] for name in names]
-    r.notes["system.ports"] = ", ".join(dict.fromkeys(cell.source for cell in cells))
-    return tuple(cell.value for cell in cells)

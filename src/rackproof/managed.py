@@ -33,6 +33,7 @@ AMD_SOURCE = "/etc/apt/sources.list.d/rackproof-amd.sources"
 AMD_PREFERENCES = "/etc/apt/preferences.d/rackproof-amd.pref"
 SYSCTL = "/etc/sysctl.d/90-rackproof.conf"
 PEERMEM = "/etc/modules-load.d/rackproof-nvidia-peermem.conf"
+CONTAINERD_LIMITS = "/etc/systemd/system/containerd.service.d/rackproof.conf"
 ENGINE_LIMITS = "/etc/systemd/system/docker.service.d/rackproof.conf"
 RDMA_KEY = "/etc/pki/rackproof-rdma.asc"
 RDMA_SOURCE = "/etc/apt/sources.list.d/rackproof-rdma.sources"
@@ -44,7 +45,7 @@ SERVING_ENVIRONMENT = "/etc/rackproof/serving.env"
 PATHS = (
     KEYRING, APT_SOURCE, UPGRADES, MODPROBE, PERSISTENCED, IMEX_NODES, RPM_KEY, DNF_SOURCE, PREFERENCES, FABRIC_MODULES,
     AMD_KEYRING, AMD_SOURCE, AMD_PREFERENCES, SYSCTL, PEERMEM, ENGINE_LIMITS, RDMA_KEY, RDMA_SOURCE, RDMA_DNF_SOURCE,
-    SERVING_UNIT, SERVING_ENVIRONMENT,
+    CONTAINERD_LIMITS, SERVING_UNIT, SERVING_ENVIRONMENT,
 )  # fmt: skip
 
 _HEADER = "# Managed by rackproof; changes here are reported as drift and undone by the next deploy.\n"

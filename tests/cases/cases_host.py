@@ -188,7 +188,7 @@ CASES = (
         "llmd-dp16-shm-leak",
         B300,
         (SHM_FULL, put("serving", "|nccl- 0", "|nccl- 214")),
-        {"host.shared_memory_roomy": WARN, "serving.segments": WARN, "serving.shared_memory": WARN},
+        {"serving.segments": WARN, "serving.shared_memory": WARN},
         "accept",
     ),
     Case(
@@ -248,7 +248,7 @@ CASES = (
                 "8388608              8388608              bytes",
             ),
         ),
-        {"rdma.engine_memlock": WARN},
+        {"container_runtime.memlock": WARN},
         "accept",
         "of the engine",
     ),

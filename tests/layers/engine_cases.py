@@ -67,6 +67,11 @@ NO_INFO = [
 LIMITED = Limit(8388608, 8388608)
 SMALL = dockerd(LIMITED, Limit(1024, 524288), units(GB300, docker={"memlock": "8388608"}))
 
+
+def both(dockerd: Any = UNLIMITED, containerd: Any = UNLIMITED, facts: NodeFacts = GB300) -> NodeFacts:
+    """The engine and containerd as services of their own, each with one limit for memory and files."""
+    return state(facts, daemons={"dockerd": DaemonLimits(812, dockerd, dockerd), "containerd": DaemonLimits(700, containerd, containerd)})
+
 TABLE = {
     "container_runtime.engine_at_boot": Cases(
         green=[GB300, B300, unit(active="inactive")],
@@ -184,19 +189,25 @@ TABLE = {
     "container_runtime.memlock": Cases(
         green=[
             GB300,
-            dockerd(LIMITED),
-            dockerd(UNLIMITED, facts=units(GB300, docker={"memlock": "8388608"})),
+            both(),
             replace(SMALL, runtime=config(**limits(memlock={"Hard": -1, "Soft": -1})).runtime),
         ],
         red=[
-            Red(SMALL, "locked memory: no default-ulimits, 8388608, 8388608"),
+            Red(SMALL, "dockerd, docker.service: no default-ulimits, 8388608"),
+            Red(dockerd(LIMITED), "dockerd: no default-ulimits, 8388608"),  # its unit says infinity since it was started
+            Red(both(containerd=LIMITED), "containerd: no default-ulimits, 8388608"),
+            Red(dockerd(facts=units(GB300, docker={"memlock": "8388608"})), "docker.service: no default-ulimits, 8388608"),
+            Red(both(facts=units(GB300, containerd={"memlock": "8388608"})), "containerd.service: no default-ulimits"),
             Red(
                 replace(SMALL, runtime=config(**limits(memlock={"Hard": 65536})).runtime),
-                "default-ulimits 65536, 8388608, 8388608",
+                "dockerd, docker.service: default-ulimits 65536, 8388608",
             ),
         ],
         garbage=[
             state(unit(memlock=GONE), daemons={}),
+            state(GB300, daemons={}),
+            dockerd(GONE),
+            both(facts=units(GB300, containerd=None)),
             replace(
                 state(host(GB300, units=GONE), daemons=GONE), runtime=config(**{"default-ulimits": "memlock"}).runtime
             ),
@@ -208,10 +219,12 @@ TABLE = {
         green=[
             GB300,
             dockerd(),
+            both(Limit(65536, 65536), Limit(65536, 65536)),
             replace(SMALL, runtime=config(**limits(nofile={"Soft": 1048576, "Hard": 1048576})).runtime),
         ],
         red=[
-            Red(dockerd(open_files=Limit(1024, 524288)), "no default-ulimits, 1024"),
+            Red(dockerd(open_files=Limit(1024, 524288)), "dockerd: no default-ulimits, 1024"),
+            Red(both(containerd=Limit(1024, 524288)), "containerd: no default-ulimits, 1024"),
             Red(replace(SMALL, runtime=config(**limits(nofile={"Soft": 1024})).runtime), "default-ulimits 1024, 1024"),
         ],
         garbage=[

@@ -11,8 +11,8 @@ import pytest
 from rackproof import site
 from rackproof.baseline import Baseline, resolve
 from rackproof.facts import KernelLogFacts, NodeFacts
-from rackproof.facts_state import BlockedProcess, DaemonLimits, Listener
-from rackproof.facts_system import Limit, NumaNode, NvmeController
+from rackproof.facts_state import BlockedProcess
+from rackproof.facts_system import NumaNode, NvmeController
 from rackproof.verdict.model import Status
 
 from .cases import Cases, Red, outcome, verify
@@ -57,11 +57,6 @@ def log_case(kind: str, line: str) -> Cases:
             events(TRAY, **{kind: GONE}),
         ],
     )
-
-
-def daemons(**open_files: Any) -> NodeFacts:
-    limits = {name: DaemonLimits(number, Limit(None, None), value) for number, (name, value) in enumerate(open_files.items())}
-    return state(TRAY, daemons=limits)
 
 
 TABLE = {
@@ -212,23 +207,12 @@ TABLE = {
     "host.shared_memory_roomy": Cases(
         green=[TRAY, shm(TRAY, size_bytes=64 * GIB, available_bytes=60 * GIB)],
         red=[
-            Red(shm(TRAY, size_bytes=16 * GIB, available_bytes=16 * GIB), "size: 16.0 GiB"),
-            Red(shm(TRAY, available_bytes=10 * GIB), "free: 2%"),
+            Red(shm(TRAY, size_bytes=16 * GIB, available_bytes=16 * GIB), "/dev/shm: 16.0 GiB"),
         ],
         garbage=[
-            *unread(lambda gone: shm(TRAY, available_bytes=gone)),
-            shm(TRAY, size_bytes=GONE),
-            shm(TRAY, size_bytes=0),
+            *unread(lambda gone: shm(TRAY, size_bytes=gone)),
             system_of(TRAY, filesystems=()),
         ],
-    ),
-    "host.open_files": Cases(
-        green=[TRAY, daemons(dockerd=Limit(None, None)), daemons(dockerd=Limit(65536, 65536))],
-        red=[
-            Red(daemons(dockerd=Limit(1024, 524288)), "dockerd: 1024"),
-            Red(daemons(dockerd=GONE, containerd=Limit(1024, 1024)), "containerd: 1024"),
-        ],
-        garbage=[*unread(lambda gone: state(TRAY, daemons=gone)), state(TRAY, daemons={}), daemons(dockerd=GONE)],
     ),
     "host.failed_units": Cases(
         green=[TRAY, state(TRAY, failed_units=())],
@@ -249,15 +233,6 @@ TABLE = {
         green=[TRAY, part(TRAY, "clock", offset_s=-0.9)],
         red=[Red(part(TRAY, "clock", offset_s=-30.5), "chrony: -30.500000 s"), Red(part(TRAY, "clock", offset_s=1.01), "+1.01")],
         garbage=[*unread(lambda gone: part(TRAY, "clock", offset_s=gone)), part(TRAY, "clock", offset_s=float("nan"))],
-    ),
-    "host.ports_free": Cases(
-        green=[TRAY, state(TRAY, listening=()), state(TRAY, listening=(Listener("::", 9000),))],
-        red=[
-            Red(state(TRAY, listening=(Listener("127.0.0.1", 8000),)), "taken: 8000"),
-            Red(state(TRAY, listening=(Listener("::", 29501), Listener("::", 8000))), "taken: 8000, 29501"),
-        ],
-        garbage=[*unread(lambda gone: state(TRAY, listening=gone)), system_of(TRAY, state=GONE)],
-        not_applicable=BUSY,
     ),
     "host.own_name": Cases(
         green=[TRAY, system_of(TRAY, own_addresses=("fd00::1", "10.1.0.1"))],
@@ -319,14 +294,6 @@ def test_kernel_parameters_are_told_apart(wanted: str, given: bool) -> None:
     from rackproof.layers.words_system import has_parameter
 
     assert has_parameter(("quiet", "iommu=pt", "pci=realloc=off,bfsort", "memmap=1G"), wanted) is given
-
-
-def test_ports_are_those_of_the_strategy_and_of_the_site() -> None:
-    pd = resolve(site.shipped().overlaid({"hardware": "gb300", "layout": "gb300-pd"}, "test"))
-    assert pd.system.ports == (8001, 8002, 5557, 5558, 29501)
-    own = resolve(site.shipped().overlaid({"hardware": "b300", "serving": {"ports": {"serve": 9000}}}, "test"))
-    assert own.system.ports == (9000,)
-    assert own.source("system.ports") == "test"
 
 
 def test_a_simulated_x86_tray_is_not_asked_what_grace_is() -> None:

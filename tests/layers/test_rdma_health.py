@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from rackproof.facts_rdma import Port
-from rackproof.facts_state import DaemonLimits
 from rackproof.facts_system import Limit
 from rackproof.verdict.model import Status
 
@@ -28,7 +27,7 @@ from .fixtures_rdma import (
     rails,
     rdma_of,
 )
-from .fixtures_system import GIB, kernel, part, state, system_of
+from .fixtures_system import GIB, kernel, part, system_of
 from .test_rdma import HGX, IB, ONE_NODE, OVER, TRAY, TRAYS, cases, unread
 
 B200 = over_rdma("b200", "b200-tp16")
@@ -38,10 +37,6 @@ BRIDGES = {f"root{number}": () for number in range(8)}
 
 def pci(**changes: Any) -> Any:
     return replace(HGX, pci=replace(HGX.pci, **changes))  # type: ignore[type-var]
-
-
-def memlock(limit: Any) -> Any:
-    return state(HGX, daemons={"dockerd": DaemonLimits(812, limit, Limit(None, None))})
 
 
 TABLE = {
@@ -91,11 +86,6 @@ TABLE = {
         [HGX],
         [(rail(HGX, 3, fw_version="40.46.3007"), "mlx5_3: 40.46.3007"), (rails(HGX, fw_version="28.43.1014"), "28.43.1014")],
         [*unread(lambda gone: rail(HGX, 3, fw_version=gone)), rails(HGX, fw_version="40.99.1"), rails(HGX, fw_version="new")],
-    ),
-    "rdma.engine_memlock": cases(
-        [HGX],
-        [(memlock(Limit(8 * 1024**2, None)), "dockerd: 8388608")],
-        [memlock(GONE), state(HGX, daemons={}), state(HGX, daemons=GONE), replace(HGX, system=GONE)],
     ),
     "rdma.shell_memlock": cases(
         [HGX, kernel(HGX, memlock=Limit(32 * GIB, 32 * GIB))],

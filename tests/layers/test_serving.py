@@ -256,7 +256,10 @@ TABLE = {
     ),
     "serving.ports": always(
         [IDLE, listens(22, 8001)],
-        [(listens(22, 8000), "ports: 8000"), (listens(29501), "29501")],
+        [
+            (listens(22, 8000), "ports: 8000"),
+            (state(IDLE, listening=(Listener("::", 29501), Listener("127.0.0.1", 8000))), "ports: 8000, 29501"),
+        ],
         [state(IDLE, listening=GONE)],
         idle=True,
     ),
@@ -419,3 +422,11 @@ def test_the_trays_of_a_unit_have_one_baseline_and_their_own_ranks() -> None:
 def test_a_start_that_contradicts_the_site_is_refused(serving_: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
         resolve(site.shipped().overlaid({"hardware": "gb300", "serving": serving_}, "a test"))
+
+
+def test_ports_are_those_of_the_strategy_and_of_the_site() -> None:
+    pd = resolve(site.shipped().overlaid({"hardware": "gb300", "layout": "gb300-pd"}, "test"))
+    assert pd.serving.ports == (5557, 5558, 8001, 8002, 29501)
+    own = resolve(site.shipped().overlaid({"hardware": "b300", "serving": {"ports": {"serve": 9000}}}, "test"))
+    assert own.serving.ports == (9000,)
+    assert own.source("serving.ports") == "test"

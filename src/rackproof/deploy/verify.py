@@ -33,7 +33,7 @@ class Acceptance:
 
     verdict: str
     lacks: tuple[str, ...] = ()  # "requirement: what is there, what is wanted", one for each gate that does not pass
-    settling: bool = False  # all it lacks comes up by itself some time after a start
+    settling: bool = False  # all it lacks comes up by itself some time after a start, or was not read in time
 
 
 Judge = Callable[[Plan, Mapping[str, Evidence]], Mapping[str, Acceptance]]

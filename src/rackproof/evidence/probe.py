@@ -39,8 +39,9 @@ for tool in cksum timeout mkfifo; do
 done
 t=$(mktemp -d "${{TMPDIR:-/tmp}}/rackproof.XXXXXX") || exit 1
 # What still runs must not outlive this program. $! is the timer, or the job that is just being started: one that was
-# too young to hear the kill finds the directory gone, and ends.
+# too young to hear the kill finds the directory gone, and ends. A second signal must not end this half way.
 cleanup() {{
+  trap '' HUP INT TERM PIPE
   exec 2>/dev/null  # bash complains of children that ended while it was ending itself
   left=$!
   for file in "$t"/*.pid; do
@@ -73,7 +74,8 @@ job() {{
     elif [ "$root" = needed ]; then echo needs-root >"$t/$name.end"; echo "$name" >&3; return; fi
   fi
   (
-    trap 'kill $! 2>/dev/null; exit' TERM
+    # And what is left of its group: timeout(1) ends without a child whose number it does not know yet.
+    trap 'kill $!; wait $!; kill -KILL -$!; exit' TERM
     clock >"$t/$name.begin" || exit
     $as timeout -k 1 "$deadline" sh "$t/$name.sh" >"$t/$name.out" 2>"$t/$name.err" </dev/null 3>&- &
     wait $!
@@ -157,7 +159,12 @@ started=$(date -u +%Y-%m-%dT%H:%M:%SZ)"
 """
 
 _TAIL = """\
-( trap 'kill $! 2>/dev/null; exit' TERM; [ -d "$t" ] || exit; sleep {wait} & wait $!; echo @late >&3 ) >/dev/null 2>&1 &
+(
+  trap 'kill $! 2>/dev/null; exit' TERM
+  ( [ -p "$t/done" ] || exit; exec sleep {wait} ) &  # it may have been too young to hear the kill
+  wait $!
+  echo @late >&3
+) >/dev/null 2>&1 &
 left={count}
 while [ $left -gt 0 ]; do
   read -r word <&3

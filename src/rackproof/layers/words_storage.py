@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from rackproof.baseline import Baseline
 from rackproof.facts import CdiSpec, Fact, ImageFacts, Missing, NodeFacts, known
 from rackproof.facts_serving import DockerRun, RunningContainer, ServingUnitFile
-from rackproof.facts_state import DaemonLimits, Listener
-from rackproof.facts_system import EngineFacts, Filesystem, holding
+from rackproof.facts_state import Listener
+from rackproof.facts_system import EngineFacts, Filesystem, Limit, holding
 from rackproof.layers.readings import Reading, of, seen
 from rackproof.layers.words import pinned_images, plain_name, version
 from rackproof.managed import File, managed_files
 
 Config = Mapping[str, object]
 DAEMONS = {"docker": "dockerd"}  # service -> the name of its process
+CONTAINERD = "containerd"  # of the service and of its process
 _HOST_FLAGS = frozenset({"-H", "--host"})
 _UNLIMITED = -1  # as daemon.json and docker run spell it
 
@@ -66,12 +67,19 @@ def limit_reading(limit: Fact[int | None], ok: Callable[[int], bool]) -> Fact[Re
     )
 
 
-def daemon_limits(facts: NodeFacts, engine: str) -> Fact[DaemonLimits]:
-    """Limits of the running daemon."""
+def inherited(facts: NodeFacts, engine: str, which: str) -> dict[str, Fact[Limit]]:
+    """A limit ("memlock", "open_files") that containers get where nothing else is said, by the process they get it from.
+
+    That is containerd where it is a service of its own, and the engine's daemon where it starts containerd (moby/moby#44547).
+    """
     name = DAEMONS.get(engine, engine)
-    unread = Missing(f"no process {name} was found")
-    state = of(facts.system, lambda system: system.state)
-    return of(state, lambda found: of(found.daemons, lambda daemons: daemons.get(name, unread)))
+    daemons = of(of(facts.system, lambda system: system.state), lambda found: found.daemons)
+    if isinstance(daemons, Missing):
+        return {name: daemons}
+    return {
+        one: getattr(daemons[one], which) if one in daemons else Missing(f"no process {one} was found")
+        for one in (name, *({CONTAINERD} & set(daemons)))
+    }
 
 
 def said_twice(found: Config, exec_start: str) -> tuple[str, ...]:

@@ -8,11 +8,10 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from rackproof.baseline import Baseline
-from rackproof.facts import Fact, Missing, NodeFacts, known
+from rackproof.facts import Fact, Missing, NodeFacts
 from rackproof.facts_network import Interface, default_interface
 from rackproof.facts_system import Filesystem, Limit, NumaNode
 from rackproof.layers.readings import Reading, of, seen
-from rackproof.layers.words import some
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -105,18 +104,6 @@ def limit_words(limit: Limit) -> str:
 def reaches(limit: Limit, least: int | None) -> bool:
     """Whether a soft limit is at least this; None: it must be unlimited."""
     return limit.soft is None or (least is not None and limit.soft >= least)
-
-
-def engine_limits(facts: NodeFacts, which: str, least: int | None) -> dict[str, Fact[Reading]]:
-    """One reading a container daemon that runs: whether what it starts may have at least this; None: no limit at all.
-
-    A container gets the limit of the daemon, whatever the user's own is.
-    """
-    daemons = some(system(facts, "state", "daemons"), "container daemon runs")
-    return {
-        name: seen(getattr(daemon, which), lambda limit: reaches(limit, least), limit_words)
-        for name, daemon in sorted(known(daemons).items())
-    }
 
 
 def dmi(facts: NodeFacts, name: str) -> Fact[str]:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from births import UNTRACEABLE
 from core_builders import NONCE, Probe, wait_until
 
 from rackproof.evidence.sections import Command, Status
 from rackproof.evidence.stream import parse_stream
+
+BIRTHS = Path(__file__).with_name("births.py")
 
 
 def test_late_commands_are_cut_off_and_the_others_arrive(shell: Sequence[str], tmp_path: Path) -> None:
@@ -92,6 +97,45 @@ def test_a_signal_ends_everything(shell: Sequence[str], tmp_path: Path, signum: 
     assert errors == b""
     evidence = parse_stream(output, nonce=NONCE)
     assert evidence.problem == "the probe output is cut off after 0 sections"
+    probe.assert_nothing_left()
+
+
+@pytest.mark.parametrize("held", ["child", "parent"])
+def test_a_signal_that_comes_while_processes_are_being_born_ends_them_too(
+    shell: Sequence[str], tmp_path: Path, held: str
+) -> None:
+    """A forked shell loses a signal that it gets before it has put its parent's traps away, and timeout(1) forgets a child
+    where it gets one before it knows its number."""
+    deaf = "trap '' TERM INT HUP; sleep 300; true"
+    commands = [Command("one", "sleep 300; true", deadline_s=300), Command("deaf", deaf, deadline_s=300)]
+    probe = Probe(shell, tmp_path, commands)
+    count = len(commands) + (held == "child")  # the clock of the probe is a child as well
+    done = subprocess.run(
+        [sys.executable, str(BIRTHS), held, str(count), *probe.argv], env=probe.environment, stdin=subprocess.DEVNULL,
+        capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    if done.returncode == UNTRACEABLE:
+        pytest.skip("this machine lets nobody trace a process")
+    assert (done.returncode, done.stderr) == (143, b"")
+    probe.assert_nothing_left()
+
+
+def test_a_second_signal_does_not_end_the_cleaning(shell: Sequence[str], tmp_path: Path) -> None:
+    """A session that closes sends more than one. The second comes here while the directory is being removed."""
+    stand_in = tmp_path / "bin"
+    stand_in.mkdir()
+    (stand_in / "rm").write_text(f'#!/bin/sh\nkill -HUP $PPID\nexec {shutil.which("rm")} "$@"\n')
+    (stand_in / "rm").chmod(0o755)
+    probe = Probe(shell, tmp_path, [Command("one", "echo ready; sleep 300", deadline_s=300)])
+    probe.environment["PATH"] = f"{stand_in}:{probe.environment['PATH']}"
+    process = start(probe)
+    try:
+        wait_until(lambda: running(probe, "one"), "the command did not start")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 143
     probe.assert_nothing_left()
 
 

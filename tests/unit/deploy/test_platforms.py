@@ -16,13 +16,22 @@ from rackproof.deploy.node import Node, _other_platform
 from rackproof.deploy.onhost import Run
 from rackproof.facts import ManagedFile, Missing, NodeFacts
 from rackproof.facts_rdma import RdmaFacts
-from rackproof.facts_system import GpuDirectFacts, KernelState, SystemFacts, TimeFacts
+from rackproof.facts_state import DaemonLimits
+from rackproof.facts_system import GpuDirectFacts, KernelState, Limit, SystemFacts, TimeFacts
 from rackproof.layers.container_runtime import deploy as container_runtime
 from rackproof.layers.gpu_driver import deploy as gpu_driver
 from rackproof.layers.host import deploy as host_layer
 from rackproof.layers.nvlink import deploy as nvlink_layer
 from rackproof.layers.rdma import deploy as rdma
-from rackproof.managed import ENGINE_LIMITS, FABRIC_MODULES, PEERMEM, RDMA_KEY, RPM_KEY, managed_files
+from rackproof.managed import (
+    CONTAINERD_LIMITS,
+    ENGINE_LIMITS,
+    FABRIC_MODULES,
+    PEERMEM,
+    RDMA_KEY,
+    RPM_KEY,
+    managed_files,
+)
 
 URL = "https://developer.download.nvidia.com/compute/cuda/repos"
 ABSENT: Any = Missing("not in this test")
@@ -246,7 +255,7 @@ def test_peer_memory_at_every_boot_and_lockable_memory(monkeypatch: pytest.Monke
         "nvidia_peermem at every boot", "Load nvidia_peermem", "Containers may lock memory",
     ]  # fmt: skip
     assert PEERMEM in dict(recorder.steps)["nvidia_peermem at every boot"]
-    assert ENGINE_LIMITS in dict(recorder.steps)["Containers may lock memory"]
+    assert all(path in dict(recorder.steps)["Containers may lock memory"] for path in (CONTAINERD_LIMITS, ENGINE_LIMITS))
 
 
 @pytest.mark.parametrize("symbol", [False, ABSENT])
@@ -256,14 +265,36 @@ def test_without_the_interface_peer_memory_is_left_out_and_said(monkeypatch: pyt
     assert not any("peermem" in name for name in recorder.names) and "nvidia_peermem is left out" in node.notes[0]
 
 
-def test_docker_restarts_where_its_limit_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def limited(facts: NodeFacts, unit: str, daemon: str) -> NodeFacts:
+    """Services whose units give 8 MiB of lockable memory, and processes that run with it."""
+    small = "8388608"
+    assert not isinstance(facts.host.units, Missing) and not isinstance(facts.system, Missing)
+    assert not isinstance(facts.system.state, Missing)
+    units = {name: replace(one, memlock=small if name == unit else one.memlock) for name, one in facts.host.units.items()}
+    daemons = {
+        name: DaemonLimits(1, Limit(8388608, 8388608) if name == daemon else Limit(None, None), Limit(None, None))
+        for name in ("containerd", "dockerd")
+    }
+    state = replace(facts.system.state, daemons=daemons)
+    return replace(facts, host=replace(facts.host, units=units), system=replace(facts.system, state=state))
+
+
+@pytest.mark.parametrize(
+    ("unit", "daemon", "restarted"),
+    [
+        ("docker", "", "docker"), ("containerd", "", "containerd"), ("", "", ""),
+        ("", "dockerd", "docker"),  # a deploy ended between the file and the restart
+        ("", "containerd", "containerd"), ("docker", "containerd", "containerd and docker"),
+    ],
+)  # fmt: skip
+def test_what_gives_containers_another_limit_is_restarted(
+    monkeypatch: pytest.MonkeyPatch, unit: str, daemon: str, restarted: str
+) -> None:
     wanted = over_rdma()
-    facts = direct(of_baseline(healthy("b300"), resolve(wanted)), False)
-    assert not isinstance(facts.host.units, Missing)
-    docker = replace(facts.host.units["docker"], memlock="8388608")
-    facts = replace(facts, host=replace(facts.host, units={**facts.host.units, "docker": docker}))
+    facts = limited(direct(of_baseline(healthy("b300"), resolve(wanted)), False), unit, daemon)
     recorder, _ = run(monkeypatch, facts, wanted)
-    assert recorder.names[-2:] == ["Containers may lock memory", "Restart docker with its new limit"]
+    steps = ["Containers may lock memory", *([f"Restart {restarted} with the new limit"] if restarted else [])]
+    assert [name for name in recorder.names if "memory" in name or "limit" in name] == steps
 
 
 def test_the_network_stack_comes_before_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,21 +7,22 @@ from rackproof.facts import NodeFacts
 from rackproof.layers.readings import all_of, either, of, seen
 from rackproof.layers.words import absence, gib, on_off, service, service_words, yes_no
 from rackproof.layers.words_storage import (
+    CONTAINERD,
     at_least,
     config,
-    daemon_limits,
     default_limit,
     engines,
     filesystem_at,
     image_data,
+    inherited,
     limit_reading,
     said_twice,
     setting,
 )
+from rackproof.layers.words_system import limit_words, reaches
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement
 
-CONTAINERD = "containerd"
 UNLIMITED = "infinity"
 ROTATING = ("local", "journald", "none")  # log drivers that keep files small by themselves
 
@@ -111,27 +112,27 @@ def storage_driver(facts: NodeFacts, baseline: Baseline) -> Judgement:
 
 @check("container_runtime.memlock")
 def memlock(facts: NodeFacts, baseline: Baseline) -> Judgement:
+    """What the daemons have now, and what their units give them at the next start."""
     engine = baseline.runtime.engine
-    running = of(
-        daemon_limits(facts, engine), lambda limits: of(limits.memlock, lambda found: str(found.hard or UNLIMITED))
-    )
-    found = either(
-        limit_reading(default_limit(facts, "memlock", "Hard"), lambda _: False),
-        seen(running, lambda limit: limit == UNLIMITED),
-        seen(of(service(facts, engine), lambda unit: unit.memlock), lambda limit: limit == UNLIMITED),
-    )
-    return all_of("unlimited, of the daemon or by default-ulimits", {"locked memory": found})
+    default = limit_reading(default_limit(facts, "memlock", "Hard"), lambda _: False)
+    now = inherited(facts, engine, "memlock")
+    found = {name: seen(limit, lambda found: reaches(found, None), limit_words) for name, limit in now.items()}
+    for name in (engine, *({CONTAINERD} & set(now))):
+        then = of(service(facts, name), lambda unit: unit.memlock)
+        found[f"{name}.service"] = seen(then, lambda limit: limit == UNLIMITED)
+    wanted = "unlimited, of the daemons and in their units, or by default-ulimits"
+    return all_of(wanted, {name: either(default, limit) for name, limit in found.items()})
 
 
 @check("container_runtime.open_files")
 def open_files(facts: NodeFacts, baseline: Baseline) -> Judgement:
     least = baseline.runtime.rules.open_files_min
-    limit = of(daemon_limits(facts, baseline.runtime.engine), lambda limits: limits.open_files)
-    found = either(
-        limit_reading(default_limit(facts, "nofile", "Soft"), lambda found: found >= least),
-        seen(limit, lambda found: found.soft is None or found.soft >= least, lambda found: found.soft or UNLIMITED),
-    )
-    return all_of(f">= {least}, of the daemon or by default-ulimits", {"open files": found})
+    default = limit_reading(default_limit(facts, "nofile", "Soft"), lambda found: found >= least)
+    found = {
+        name: either(default, seen(limit, lambda found: reaches(found, least), limit_words))
+        for name, limit in inherited(facts, baseline.runtime.engine, "open_files").items()
+    }
+    return all_of(f">= {least}, of the daemons or by default-ulimits", found)
 
 
 @check("container_runtime.live_restore")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from rackproof.baseline import Baseline
-from rackproof.facts import Missing, NodeFacts, known
+from rackproof.facts import NodeFacts, known
 from rackproof.layers.readings import all_of, of, seen
 from rackproof.layers.words import asked, gib, some, yes_no
 from rackproof.layers.words_system import (
     below,
     dmi,
-    engine_limits,
     is_loopback,
     listed,
     logged,
@@ -92,25 +91,12 @@ def host_shared_memory(facts: NodeFacts, baseline: Baseline) -> Judgement:
 
 @check("host.shared_memory_roomy")
 def shared_memory_roomy(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    wanted, share = baseline.system.shared_memory_bytes, baseline.system.shared_memory_free_fraction
-    size, free = (below(shared_memory(facts), name) for name in ("size_bytes", "available_bytes"))
-    usable = of(size, lambda all_: of(free, lambda left: left / all_ if all_ > 0 else Missing("/dev/shm has no size")))
-    return all_of(
-        f">= {gib(wanted)}, at least {share:.0%} of it free",
-        {
-            "size": seen(size, lambda found: found >= wanted, gib),
-            "free": seen(usable, lambda found: found >= share, lambda found: f"{found:.0%}"),
-        },
-    )
+    wanted = baseline.system.shared_memory_bytes
+    size = below(shared_memory(facts), "size_bytes")
+    return all_of(f">= {gib(wanted)}", {"/dev/shm": seen(size, lambda found: found >= wanted, gib)})
 
 
 # --- limits and services ---
-
-
-@check("host.open_files")
-def open_files(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    least = baseline.system.open_files_min
-    return all_of(f">= {least}", engine_limits(facts, "open_files", least))
 
 
 @check("host.failed_units")
@@ -143,17 +129,6 @@ def clock_offset(facts: NodeFacts, baseline: Baseline) -> Judgement:
     return all_of(
         f"within {most} s", {"chrony": seen(offset, lambda found: abs(found) <= most, lambda found: f"{found:+.6f} s")}
     )
-
-
-@check("host.ports_free")
-def ports_free(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    wanted = frozenset(baseline.system.ports)
-    taken = of(
-        system(facts, "state", "listening"),
-        lambda found: tuple(sorted({one.port for one in found} & wanted)),
-    )
-    words = seen(taken, lambda found: found == (), lambda found: f"taken: {', '.join(map(str, found))}" if found else "free")
-    return all_of(f"nobody listens on {', '.join(map(str, sorted(wanted)))}", {"TCP ports": words})
 
 
 @check("host.own_name")

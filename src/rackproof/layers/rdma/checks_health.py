@@ -29,7 +29,7 @@ from rackproof.layers.words_rdma import (
     published_words,
     shared_bridges,
 )
-from rackproof.layers.words_system import below, engine_limits, limit_words, reaches, readings, sysctl_is, system
+from rackproof.layers.words_system import below, limit_words, reaches, readings, sysctl_is, system
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement, judge
 
@@ -84,11 +84,6 @@ def firmware_floor(facts: NodeFacts, baseline: Baseline) -> Judgement:
     versions = on_each_hca(facts, baseline, lambda hca: hca.fw_version)
     found = {name: of(version, lambda text: firmware_words(text, floor)) for name, version in versions.items()}
     return all_of(", ".join(f"x.{train}.{build}" for train, build in floor), found)
-
-
-@check("rdma.engine_memlock")
-def engine_memlock(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    return all_of("unlimited", engine_limits(facts, "memlock", None))
 
 
 @check("rdma.shell_memlock")

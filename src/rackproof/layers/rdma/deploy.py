@@ -10,10 +10,14 @@ from rackproof.deploy.node import Node, known_or
 from rackproof.deploy.onhost import Watch
 from rackproof.deploy.packages import MANAGERS
 from rackproof.facts import Missing
-from rackproof.managed import ENGINE_LIMITS, PEERMEM, RDMA_KEY, File
+from rackproof.managed import CONTAINERD_LIMITS, ENGINE_LIMITS, PEERMEM, RDMA_KEY, File
 
 _HEADER = "# Managed by rackproof\n"
-_LIMITS = File("rdma", ENGINE_LIMITS, f"{_HEADER}[Service]\nLimitMEMLOCK=infinity\n")
+# A container gets the limit of containerd, where that is a service of its own, and else docker's (moby/moby#44547).
+_ENGINE = {"containerd": "containerd", "docker": "dockerd"}  # service -> its process
+_LIMITS = tuple(
+    File("rdma", path, f"{_HEADER}[Service]\nLimitMEMLOCK=infinity\n") for path in (CONTAINERD_LIMITS, ENGINE_LIMITS)
+)
 _PEERMEM = File("rdma", PEERMEM, f"{_HEADER}nvidia_peermem\n")
 
 
@@ -52,14 +56,33 @@ def bring_about(node: Node) -> None:
     with node.layer("rdma"):
         if node.baseline.vendor == "nvidia":
             _peermem(node)
-        docker = known_or(node.facts.host.units, {}).get("docker")
-        if docker is None or docker.memlock != "infinity" or not node.has(_LIMITS):
-            node.files("Containers may lock memory", [_LIMITS], then="systemctl daemon-reload")
-            if docker is None or docker.memlock != "infinity":
-                node.shell(
-                    "Restart docker with its new limit", "systemctl daemon-reload\nsystemctl restart docker",
-                    disrupts=True, watch=Watch(units=("docker",)),
-                )  # fmt: skip
+        node.files("Containers may lock memory", _LIMITS, then="systemctl daemon-reload")
+        limited = [service for service in _ENGINE if not _unlimited(node, service)]
+        if limited:
+            node.shell(
+                f"Restart {' and '.join(limited)} with the new limit", _RESTART.format(" ".join(limited)),
+                disrupts=True, watch=Watch(units=tuple(limited)),
+            )  # fmt: skip
+
+
+# Docker before release 18.09 has no service of that name for containerd.
+_RESTART = """\
+systemctl daemon-reload
+for unit in {}; do ! systemctl cat "$unit" >/dev/null 2>&1 || systemctl restart "$unit"; done
+"""
+
+
+def _unlimited(node: Node, service: str) -> bool:
+    """Whether a service may lock memory without limit: by its unit, and since it was started."""
+    units = known_or(node.facts.host.units, {})
+    unit, docker = units.get(service), units.get("docker")
+    if unit is None or not unit.installed:  # it comes with docker in this run, or containerd is no service here
+        return service != "docker" and docker is not None and docker.installed
+    state = node.facts.system if isinstance(node.facts.system, Missing) else node.facts.system.state
+    daemons = {} if isinstance(state, Missing) else known_or(state.daemons, {})
+    running = daemons.get(_ENGINE[service])
+    limit = None if running is None else known_or(running.memlock, None)
+    return unit.memlock == "infinity" and (limit is None or limit.soft is None)
 
 
 def _peermem(node: Node) -> None:

@@ -52,6 +52,8 @@ def bring_about(node: Node) -> None:
     with node.layer("rdma"):
         if node.baseline.vendor == "nvidia":
             _peermem(node)
+        if node.baseline.runtime.engine != "docker":
+            return  # podman has no daemon whose limit a container gets: the launch gives it
         docker = known_or(node.facts.host.units, {}).get("docker")
         if docker is None or docker.memlock != "infinity" or not node.has(_LIMITS):
             node.files("Containers may lock memory", [_LIMITS], then="systemctl daemon-reload")

@@ -93,8 +93,8 @@ def _host_files(baseline: Baseline) -> tuple[File, ...]:
         File("gpu_driver", MODPROBE, _modprobe(baseline)),
         File("gpu_driver", PERSISTENCED, _persistenced()),
     ]
-    if baseline.packages.names.fabric_modules:
-        modules = "".join(f"{name}\n" for name in baseline.packages.names.fabric_modules)
+    if baseline.nvlink.fabric_modules:
+        modules = "".join(f"{name}\n" for name in baseline.nvlink.fabric_modules)
         files.append(File("nvlink", FABRIC_MODULES, _HEADER + modules))
     if baseline.nvlink.domain is not None and baseline.nvlink.host_imex:
         files.append(File("nvlink", IMEX_NODES, "".join(f"{address}\n" for address in baseline.nvlink.domain)))

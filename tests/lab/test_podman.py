@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ SERVING = {
     "serving": {"install": True, "model_directory": MODEL, "cache_directory": CACHE, "interface": "eth0"},
     "gpus": {"expect_idle": False},
 }
-DOCKER_PACKAGES = "docker.io docker-cli containerd"
+PORT, SECRET = 5443, "s3cret-of-the-lab"
+DOCKER_PACKAGES = "docker.io docker-cli containerd runc"
 IN_STORAGE = "podman image inspect --format '{{.RepoDigests}}' docker.io/vllm/vllm-openai:v0.28.0"
 
 
@@ -37,8 +39,10 @@ class Bench:
         self.rack, self.folder = rack, folder
         self.image: dict[str, str] = describe(rack)["image"]
 
-    def deploy(self, values: dict[str, Any] | None = None, file: str = "../../deploys/k3.py", node: str = ",".join(TRAYS)) -> tuple[int, str]:
-        return deploy(self.rack, self.folder, file, node, {**PODMAN, **(values or {})})
+    def deploy(
+        self, values: dict[str, Any] | None = None, file: str = "../../deploys/k3.py", node: str = ",".join(TRAYS), **env: str
+    ) -> tuple[int, str]:
+        return deploy(self.rack, self.folder, file, node, {**PODMAN, **(values or {})}, **env)
 
     def verify(self, values: dict[str, Any] | None = None) -> dict[str, Any]:
         inventory = site(self.folder, {**PODMAN, **(values or {})})
@@ -158,6 +162,48 @@ def test_a_wrong_digest_is_refused(deployed: Bench) -> None:
     assert "image.digest" in statuses(deployed.verify(), TRAYS[0])["pass"]
     code, said = deployed.deploy(None, "image_only.py", TRAYS[0])
     assert code == 0 and "image: in place" in said
+
+
+@pytest.fixture
+def proxied(deployed: Bench) -> Iterator[Path]:
+    """The registry behind a proxy that does as a file tells it (rackproof_lab/proxy.py); the file."""
+    lab, faults = describe(deployed.rack), deployed.folder / "faults.json"
+    state, url = Path(lab["ca"]).parent, lab["registry"]["url"]
+    faults.write_text('{"rules": [], "login": ""}')
+    process = subprocess.Popen(
+        ["rackproof-lab", "exec", sys.executable, "-m", "rackproof_lab.proxy", url.removeprefix("https://"), str(PORT), url,
+         str(state / "ca.crt"), str(state / "chain.crt"), str(state / "server.key"), str(faults)],
+        env={**deployed.rack.env, "PYTHONPATH": f"{ROOT}/lab"}, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        yield faults
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_what_podman_refuses_is_said_as_of_docker(deployed: Bench, proxied: Path) -> None:
+    host = describe(deployed.rack)["registry"]["url"].removeprefix("https://")
+    through = {"image": {"repository": f"{host}:{PORT}/vllm/vllm-openai"}}
+    deployed.empty()
+    proxied.write_text(json.dumps({"rules": [{"path": "blobs/", "do": "tamper"}], "login": ""}))
+    code, said = deployed.deploy(through, "image_only.py", TRAYS[0])
+    assert code == 1 and "does not have the pinned digest, and was thrown away" in said, said[-3000:]
+    assert deployed.ssh("podman image ls -aq").strip() == ""
+    proxied.write_text(json.dumps({"rules": [], "login": f"puller:{SECRET}"}))
+    code, said = deployed.deploy(through, "image_only.py", TRAYS[0])
+    assert code == 1 and "the registry wants a login: podman login" in said, said[-3000:]
+    given = {"RACKPROOF_REGISTRY_HOST": f"{host}:{PORT}", "RACKPROOF_REGISTRY_USER": "puller", "RACKPROOF_REGISTRY_PASSWORD": SECRET}
+    code, said = deployed.deploy(through, "image_only.py", TRAYS[0], **given)
+    assert code == 0 and SECRET not in said, said[-3000:]
+    assert deployed.ssh("ls -A /run/rackproof; ls /run/containers/0/auth.json 2>/dev/null; true").strip() == ""
+    proxied.write_text(json.dumps({"rules": [{"path": "blobs/", "do": "cut", "times": 1}], "login": ""}))
+    deployed.empty()
+    code, said = deployed.deploy(through, "image_only.py", TRAYS[0])
+    assert code == 0, "podman tries again by itself, or the deploy does:" + said[-3000:]
+    deployed.empty()
+    assert deployed.deploy(None, "image_only.py", TRAYS[0])[0] == 0
 
 
 def test_an_archive_is_proven_and_one_that_was_changed_is_refused(deployed: Bench) -> None:

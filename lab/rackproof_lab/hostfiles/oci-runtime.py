@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -IS
-"""Lab: crun for podman. Leaves out capabilities that this machine's own container does not have and lowers limits that
-it cannot give, since no runtime can; all else goes to the real crun as podman said it."""
+"""Lab: the runtime below podman. Leaves out capabilities that this machine's own container does not have and lowers limits that
+it cannot give, since no runtime can; all else goes to the real crun, or runc, as podman said it."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import resource
 import sys
 from pathlib import Path
 
-REAL = "/usr/bin/crun"
+REAL = next(path for path in ("/usr/bin/crun", "/usr/sbin/runc", "/usr/bin/runc") if os.access(path, os.X_OK))
 BITS = {"CAP_IPC_LOCK": 14, "CAP_SYS_PTRACE": 19, "CAP_SYS_RESOURCE": 24}
 
 
@@ -30,6 +30,8 @@ def _fit(path: Path) -> None:
     kept = {kind: [name for name in names if _has(name)] for kind, names in process.get("capabilities", {}).items()}
     process["capabilities"] = kept
     process["rlimits"] = [_lowered(limit) for limit in process.get("rlimits", [])]
+    if "pids" not in Path("/sys/fs/cgroup/cgroup.controllers").read_text().split():
+        config["linux"].get("resources", {}).pop("pids", None)
     path.write_text(json.dumps(config))
 
 

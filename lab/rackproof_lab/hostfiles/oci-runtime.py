@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -IS
-"""Lab: the runtime below podman. Leaves out capabilities that this machine's own container does not have and lowers limits that
-it cannot give, since no runtime can; all else goes to the real crun, or runc, as podman said it."""
+"""Lab: the runtime below podman. Leaves out capabilities that this machine's own container does not have and lowers
+limits that it cannot give, since no runtime can; all else goes to the real crun, or runc, as podman said it."""
 
 import json
 import os

@@ -26,7 +26,8 @@ PACKAGES = [
     "docker-cli", "iptables", "containerd", "runc",
 ]  # fmt: skip
 # installed later, by tests or by the deploy: only the .debs are fetched
-SPARE = ["unattended-upgrades", "chrony", "pciutils", "rdma-core", "ibverbs-utils", "infiniband-diags"]
+SPARE = ["unattended-upgrades", "chrony", "pciutils", "rdma-core", "ibverbs-utils", "infiniband-diags", "podman",
+         "crun"]
 # served again although installed, so that remove and install work on them
 AGAIN = [
     "docker.io", "docker-cli", "containerd", "runc", "iptables", "tini", "gnupg", "gpg", "gpgconf", "gpg-agent",

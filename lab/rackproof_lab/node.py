@@ -20,7 +20,10 @@ _SERVING = (
     "[Service]\nBindReadOnlyPaths=/usr/bin/docker:/run/rackproof-lab-docker "
     "/usr/local/lib/rackproof-lab/docker:/usr/bin/docker\n"
 )
-DATA = ("upper", "docker", "containerd")  # what a node has written; all of it is on the machine's own file system
+# Podman's own programs stay as they are; the runtime below it is the script that calls the runtime.
+_PODMAN = '[engine]\nruntime = "crun"\n[engine.runtimes]\ncrun = ["/usr/local/lib/rackproof-lab/crun"]\n'
+# What a node has written; all of it is on the machine's own file system.
+DATA = ("upper", "docker", "containerd", "containers")
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,8 @@ def _identity(rack: Rack, name: str) -> list[tuple[str, str, int]]:
         ("etc/sysusers.d/rackproof-lab.conf", 'u deploy 1000 "lab operator" /home/deploy /bin/bash\n', 0o644),
         ("etc/tmpfiles.d/rackproof-lab.conf", "d /home/deploy 0700 deploy deploy\n", 0o644),
         ("usr/local/lib/rackproof-lab/docker", (HOSTFILES / "docker-run.sh").read_text(), 0o755),
+        ("usr/local/lib/rackproof-lab/crun", (HOSTFILES / "oci-runtime.py").read_text(), 0o755),
+        ("etc/containers/containers.conf.d/rackproof-lab.conf", _PODMAN, 0o644),
         ("etc/systemd/system/rackproof-serving.service.d/lab.conf", _SERVING, 0o644),
         ("etc/tmpfiles.d/rackproof-lab-docker.conf", "f /run/rackproof-lab-docker 0755\n", 0o644),
         (

@@ -31,7 +31,7 @@ def take(lab: Lab) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """What a node has written, with every attribute that overlayfs and docker keep on files."""
+    """What a node has written, with every attribute that overlayfs and container engines keep on files."""
     target.mkdir(parents=True, exist_ok=True)
     for part in node.DATA:
         run("cp", "-a", "--reflink=auto", source / part, target / part)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rackproof.baseline_kernel import pci_options
 from rackproof.resolving import Resolving
 
 
@@ -39,8 +40,8 @@ def amd_baseline(r: Resolving) -> AmdBaseline | None:
         memory_partition=r.rule("amd.memory_partition", "amd", "memory_partition"),
         releases=tuple(r.rule("amd.releases", "amd", "releases").items()),
         secure_module=r.rule("amd.secure_module", "amd", "secure_module"),
-        kernel_arguments=r.rule("amd.kernel_arguments", "amd", "kernel_arguments"),
-        pci_options=r.rule("amd.pci_options", "amd", "pci_options"),
+        kernel_arguments=(r.rule("amd.kernel_arguments", "system", "iommu_word")["amd"],),
+        pci_options=pci_options(r.rule("amd.pci_options", "system", "cmdline_required")["amd"]),
         fatal_events=r.rule("amd.fatal_events", "amd", "fatal_events"),
         mec_name=mec["name"],
         mec_min=mec["min"],

@@ -8,7 +8,7 @@ from dataclasses import replace
 from packaging.version import Version
 
 from rackproof import rules
-from rackproof.baseline_container import container_rules
+from rackproof.baseline_container import container_rules, engine_package
 from rackproof.baseline_parts import (
     DriverBaseline,
     GpuBaseline,
@@ -133,11 +133,11 @@ def runtime(r: Resolving) -> RuntimeBaseline:
         raise InputError(toolkit.source, f"container.toolkit_version is {toolkit.value}", f">= {floor}")
     return RuntimeBaseline(
         engine=engine,
-        engine_package=r.take("runtime.engine_package", site.require("container", "engine_package")),
+        engine_package=engine_package(r, engine),
         engine_min=r.take("runtime.engine_min", rules["engine_min"])[engine],
         toolkit_min=floor,
         toolkit_version=toolkit.value if toolkit else None,
-        rules=container_rules(r),
+        rules=container_rules(r, engine),
     )
 
 

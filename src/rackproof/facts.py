@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # they are made of the types below
     from rackproof.facts_image import ImageChain
     from rackproof.facts_network import NetworkFacts
     from rackproof.facts_pci import PciFacts
+    from rackproof.facts_podman import PodmanFacts
     from rackproof.facts_rdma import RdmaFacts
     from rackproof.facts_serving import RunningContainer, ServingFacts
     from rackproof.facts_system import NvlinkErrors, SystemFacts
@@ -263,6 +264,7 @@ class RuntimeFacts:
     security_options: Fact[tuple[str, ...]] = _UNREAD  # names: seccomp, apparmor, rootless, userns, selinux
     image_chains: Fact[tuple[ImageChain, ...]] = _UNREAD  # what proves an image without a digest
     running: Fact[tuple[RunningContainer, ...]] = _UNREAD  # all containers that run
+    log_driver: Fact[str] = _UNREAD  # of a container for which none is named
 
 
 @dataclass(frozen=True)
@@ -295,6 +297,7 @@ class NodeFacts:
     control: Fact[ControlFacts] = _UNREAD
     weights: Fact[WeightsFacts] = _UNNAMED
     serving: Fact[ServingFacts] = _UNREAD
+    podman: Fact[PodmanFacts] = _UNREAD
     virtual_machine: Fact[str] = _UNREAD  # the hypervisor by its name (kvm, microsoft ...); "none" on bare metal
     evidence: Fact[str] = _UNPROBED  # sha256 of the whole probe output; Missing: incomplete
 

@@ -34,6 +34,14 @@ def by_digest(image: ImageFacts, wanted: ImageBaseline) -> bool:
     return bool(names & {short(digest) for digest in image.digests})
 
 
+def may_lack_digest(image: ImageFacts, engine: str) -> bool:
+    """Whether the digests of an image may not be those of its registry: it has none, or podman loaded it.
+
+    Podman gives an image from an archive the digest of a manifest that it wrote by itself.
+    """
+    return engine == "podman" or not image.digests
+
+
 def by_chain(image: ImageFacts, wanted: ImageBaseline, chains: tuple[ImageChain, ...]) -> bool:
     """Whether the id of this image is the configuration of the pinned one."""
     return any(

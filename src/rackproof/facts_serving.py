@@ -15,7 +15,7 @@ _UNREAD: Missing = Missing("not read")
 
 @dataclass(frozen=True)
 class DockerRun:
-    """`docker run` of a unit's ExecStart, taken apart."""
+    """`docker run` or `podman run` of a unit's ExecStart, taken apart."""
 
     image: str
     options: Mapping[str, tuple[str, ...]]  # "--network" -> ("host",); () for a bare flag. --env is in `env`

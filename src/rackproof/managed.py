@@ -53,6 +53,7 @@ _HEADER = "# Managed by rackproof; changes here are reported as drift and undone
 # What an automatic upgrade must leave alone: the driver stack, the kernel it was built for, the container engine.
 _FROZEN = ("nvidia-", "libnvidia-", "cuda-", "nvlsm", "linux-image-", "linux-headers-", "linux-modules-", "docker",
            "containerd", "runc", "amdgpu")
+_FROZEN_PODMAN = ("podman", "crun", "conmon", "netavark", "golang-github-containers-")
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def _host_files(baseline: Baseline) -> tuple[File, ...]:
     if baseline.packages is None:
         return ()
     files = [
-        *([File("host", UPGRADES, _upgrades())] if baseline.packages.platform.manager == "apt" else []),
+        *([File("host", UPGRADES, _upgrades(baseline.runtime.engine))] if baseline.packages.platform.manager == "apt" else []),
         *([File("host", SYSCTL, _sysctl(baseline))] if baseline.kernel.sysctl else []),
         *_rdma_source(baseline),
         source_file(baseline.packages),
@@ -93,8 +94,8 @@ def _host_files(baseline: Baseline) -> tuple[File, ...]:
         File("gpu_driver", MODPROBE, _modprobe(baseline)),
         File("gpu_driver", PERSISTENCED, _persistenced()),
     ]
-    if baseline.packages.names.fabric_modules:
-        modules = "".join(f"{name}\n" for name in baseline.packages.names.fabric_modules)
+    if baseline.nvlink.fabric_modules:
+        modules = "".join(f"{name}\n" for name in baseline.nvlink.fabric_modules)
         files.append(File("nvlink", FABRIC_MODULES, _HEADER + modules))
     if baseline.nvlink.domain is not None and baseline.nvlink.host_imex:
         files.append(File("nvlink", IMEX_NODES, "".join(f"{address}\n" for address in baseline.nvlink.domain)))
@@ -144,9 +145,9 @@ def _pinned(names: Sequence[str], version: str | None) -> str:
     return f"{_HEADER}Package: {' '.join(names)}\nPin: version *{version}-*\nPin-Priority: 1000\n"
 
 
-def _upgrades() -> str:
+def _upgrades(engine: str) -> str:
     # A list in apt's configuration grows with every file that names it, so this adds to what a site already has.
-    names = "".join(f'  "^{name}";\n' for name in _FROZEN)
+    names = "".join(f'  "^{name}";\n' for name in (*_FROZEN, *(_FROZEN_PODMAN if engine == "podman" else ())))
     return f"// Managed by rackproof\nUnattended-Upgrade::Package-Blacklist {{\n{names}}};\n"
 
 

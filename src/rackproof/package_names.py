@@ -88,7 +88,6 @@ class PackageNames:
     alternatives: tuple[tuple[str, ...], ...] = ()  # of driver and fabric, those with more than one name
     kernel: str = ""  # signed modules, one package a kernel: this, "-" and the kernel's release; "": built by DKMS
     stream: str = ""  # dnf module stream to enable first
-    fabric_modules: tuple[str, ...] = ()  # kernel modules that the fabric daemon needs before it starts
     version: str = ""  # of the driver as packages spell it; "": as the site does
     module: str = ""  # ... and as the kernel does
     suite: str = ""  # of an apt repository that is no flat one
@@ -159,7 +158,6 @@ class _Origin:
     def names(self, kind: str, generations: str) -> tuple[PackageNames, str]:
         lists = {key: self._list(key) for key in ("driver", kind, f"{generations}_unversioned")}
         flat = {key: tuple(names[0] for names in value) for key, value in lists.items()}
-        modules = _file().data["fabric_modules"]
         found = PackageNames(
             pin=self._text("pin"),
             driver=flat["driver"],
@@ -169,7 +167,6 @@ class _Origin:
             alternatives=tuple(names for value in lists.values() for names in value if len(names) > 1),
             kernel=self._text("kernel"),
             stream=self._fill(self._value("streams", {}).get(self.platform, "")),
-            fabric_modules=_cells().get("fabric_modules", generations).value if generations in modules else (),
         )
         return found, _cells().get("origins", self.key, "branches").source
 

@@ -93,7 +93,11 @@ SCHEMA: dict[str, Any] = _group(
         key_url=_URL,
         key_fingerprint=_FINGERPRINT,
     ),
-    container=_group(engine={"enum": ["docker"]}, engine_package=_TEXT, toolkit_version=_VERSION),
+    container=_group(
+        engine={"enum": ["docker", "podman"]},
+        engine_package=_TEXT,  # default: the distribution's package of the engine
+        toolkit_version=_VERSION,
+    ),
     image=_group(
         id=_TEXT,
         repository={

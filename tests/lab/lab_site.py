@@ -49,16 +49,22 @@ def describe(rack: Rack) -> dict[str, Any]:
     return document
 
 
-def deploy(
-    rack: Rack, folder: Path, deploy_file: str, node: str, values: dict[str, Any], **env: str
-) -> tuple[int, str]:
-    """Run a deploy file of this folder on one node, or on several ("tray01,tray02"); exit code, and everything that was said. None takes a value away."""
+def site(folder: Path, values: dict[str, Any]) -> Path:
+    """An inventory of the running lab with these values on top. None takes a value away."""
     inventory = folder / "inventories" / "lab_test.py"
     inventory.parent.mkdir(exist_ok=True)
     inventory.write_text(_INVENTORY.format(values=json.dumps(values)))
     (folder / "group_vars").mkdir(exist_ok=True)
     for name in ("all.yaml", "lab.yaml"):
         shutil.copy(ROOT / "group_vars" / name, folder / "group_vars")
+    return inventory
+
+
+def deploy(
+    rack: Rack, folder: Path, deploy_file: str, node: str, values: dict[str, Any], **env: str
+) -> tuple[int, str]:
+    """Run a deploy file of this folder on one node, or on several ("tray01,tray02"); exit code, and everything that was said. None takes a value away."""
+    inventory = site(folder, values)
     limits = [word for one in node.split(",") for word in ("--limit", one)]
     done = rack.run("pyinfra", "-y", *limits, str(inventory), str(ROOT / "tests/lab" / deploy_file), env=env)
     return done.returncode, done.stdout + done.stderr

@@ -13,6 +13,7 @@ from rackproof.facts_system import EngineFacts, Limit
 
 from .cases import Cases, Red
 from .fixtures import DRIVER, GONE, baseline, host, node, packages, runtime, strangers, units
+from .fixtures_podman import podman_baseline
 from .fixtures_storage import GIB, ROOT, UNLIMITED, mounts, state, system
 
 GB300 = node()
@@ -21,6 +22,7 @@ PLAIN = strangers("gb300")
 AMD = replace(baseline("gb300"), vendor="amd")
 DEVICES = ("0", "1", "2", "3", "all")
 RUN, ETC = "/var/run/cdi/nvidia.yaml", "/etc/cdi/nvidia.yaml"
+PODMAN = podman_baseline()
 NO_DOCKER = "the Docker daemon is not running"
 
 
@@ -91,6 +93,7 @@ TABLE = {
             Red(unit(restarts=GONE, result="exit-code"), "exit-code"),
         ],
         garbage=[host(GB300, units=GONE), unit(restarts=GONE), unit(restarts=-1), unit(result="")],
+        not_applicable=PODMAN,
     ),
     "container_runtime.containerd": Cases(
         green=[GB300, engines("1.7.16"), engines("2.1.4")],
@@ -107,11 +110,13 @@ TABLE = {
             replace(GB300, system=GONE),
             units(GB300, containerd=None),
         ],
+        not_applicable=PODMAN,
     ),
     "container_runtime.podman": Cases(
         green=[GB300, engines(podman="5.4.2"), engines(podman="5.1.0")],
         red=[Red(engines(podman="4.9.3"), "4.9.3")],
         garbage=[engines(podman=GONE), engines(podman=""), engines(podman="garbage"), host(GB300, packages={})],
+        not_applicable=PODMAN,
     ),
     "container_runtime.cgroup_version": Cases(
         green=[GB300],
@@ -136,6 +141,7 @@ TABLE = {
             runtime(GB300, daemon_config=Missing("/etc/docker/daemon.json is not valid JSON: line 3")),
             host(GB300, units=GONE),
         ],
+        not_applicable=PODMAN,
     ),
     "container_runtime.privileges": Cases(
         green=[GB300, runtime(GB300, security_options=())],
@@ -214,6 +220,7 @@ TABLE = {
             dockerd(GONE, facts=unit(memlock="")),
             replace(dockerd(GONE, facts=unit(memlock=GONE)), runtime=config(**limits(memlock={"Hard": True})).runtime),  # type: ignore[dict-item]
         ],
+        not_applicable=PODMAN,
     ),
     "container_runtime.open_files": Cases(
         green=[
@@ -233,11 +240,13 @@ TABLE = {
             system(GB300, state=GONE),
             replace(state(GB300, daemons={}), runtime=config(**limits(nofile={"Soft": -5})).runtime),
         ],
+        not_applicable=PODMAN,
     ),
     "container_runtime.live_restore": Cases(
         green=[GB300],
         red=[Red(runtime(GB300, daemon_config=None), "off"), Red(config(**{"live-restore": "true"}), "off")],
         garbage=[runtime(GB300, daemon_config=GONE)],
+        not_applicable=PODMAN,
     ),
     "container_runtime.log_size": Cases(
         green=[GB300, config(**{"log-driver": "local"}), config(**{"log-driver": "journald"})],
@@ -307,6 +316,7 @@ TABLE = {
         green=[GB300],
         red=[Red(runtime(GB300, runtimes=("io.containerd.runc.v2", "runc")), "runc")],
         garbage=[*NO_INFO, runtime(GB300, runtimes=()), runtime(GB300, runtimes=("",))],
+        not_applicable=PODMAN,
     ),
     "container_runtime.default_runtime": Cases(
         green=[GB300, runtime(GB300, default_runtime="crun")],
@@ -333,5 +343,6 @@ TABLE = {
         red=[Red(GB300, "nvidia, runc", AMD)],
         garbage=[*NO_INFO, runtime(GB300, runtimes=())],
         garbage_baseline=AMD,
+        not_applicable=replace(PODMAN, vendor="amd"),
     ),
 }

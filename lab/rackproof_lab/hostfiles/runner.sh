@@ -22,6 +22,7 @@ while :; do
     --capability=CAP_NET_ADMIN,CAP_IPC_LOCK,CAP_BPF,CAP_PERFMON \
     --system-call-filter='add_key keyctl request_key bpf' \
     --bind="$dir/docker:/var/lib/docker" --bind="$dir/containerd:/var/lib/containerd" \
+    --bind="$dir/containers:/var/lib/containers" \
     --bind-ro="$dir/sim:/run/rackproof-lab" --bind="$dir/rw:/run/rackproof-lab-rw" \
     --bind-ro="$dir/../../standins:/usr/lib/rackproof-lab" </dev/null >> "$dir/console.log" 2>&1 || rc=$?
   echo "$(date +%s) boot ended, exit code $rc" >> "$dir/boots.log"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rackproof.launch.given import Node
     from rackproof.site import Site
 
-FORMATS = ("argv", "docker", "env", "systemd", "compose")
+FORMATS = ("argv", "docker", "podman", "env", "systemd", "compose")
 
 
 @click.command(short_help="What to run for a layout: arguments, container, unit.")
@@ -28,14 +28,16 @@ FORMATS = ("argv", "docker", "env", "systemd", "compose")
 @click.option("--node-rank", metavar="R", type=click.IntRange(min=0), help="One node of the unit (or of the role).")
 @click.option("--role", type=click.Choice(["prefill", "decode"]), help="One role of a disaggregated layout.")
 @click.option("--fabric", type=click.Choice(["node", "mnnvl", "rdma"]), help="Default: the layout's own.")
-@click.option("--format", "format_", type=click.Choice(FORMATS), default="docker", show_default=True)
+@click.option("--format", "format_", type=click.Choice(FORMATS),
+              help="Default: of the container engine that the site names.")
 @click.option("--example", is_flag=True, help="Fill in what no site says with stand-ins.")
 @debug
 def launch(
     layout: str, site: Path | None, inventory: str | None, unit: str | None, node_rank: int | None,
-    role: str | None, fabric: str | None, format_: str, example: bool,
+    role: str | None, fabric: str | None, format_: str | None, example: bool,
 ) -> int:  # fmt: skip
-    """Print what serves LAYOUT: the arguments of vLLM, or a docker command, environment, systemd unit, compose file.
+    """Print what serves LAYOUT: the arguments of vLLM, or a docker or podman command, environment, systemd unit,
+    compose file.
 
     A combination that breaks a rule of the recipe is refused, with the rule and its source. Comments above each
     command say what differs from the upstream recipe and which values come from the site. Nothing is started.
@@ -49,8 +51,9 @@ def launch(
     chosen, nodes, source = _unit(inventory, unit) if inventory else (_site(site), None, "")
     planned = plan_launch(layout, chosen, fabric=fabric, nodes=nodes, nodes_source=source, example=example)
     processes = _select(planned, role, node_rank)
+    format_ = format_ or processes[0].container.engine
     say(render(planned, format_, processes))
-    if planned.router and len(processes) == len(planned.processes) and format_ in ("argv", "docker"):
+    if planned.router and len(processes) == len(planned.processes) and format_ in ("argv", "docker", "podman"):
         say(_router(planned))
     return 0
 

@@ -53,6 +53,7 @@ class ImageArchive:
     source: str
     room_bytes: int
     room_source: str
+    engine: str = "docker"
 
     def bring_in(self, host: Any, how: Mapping[str, Any], as_step: Callable[[str], str]) -> None:
         """Copy it to the node where needed, prove it, load it, leave the proof. Raises RackproofError.
@@ -66,7 +67,7 @@ class ImageArchive:
         own = _has_member(host, how, there, "manifest.json")
         script = image_scripts.load(
             self.image, there, [chain.config, self.image.index, chain.manifest], "" if own else manifest_json(chain),
-            self.room_bytes, self.room_source,
+            self.room_bytes, self.room_source, self.engine,
         )  # fmt: skip
         ok, _ = host.run_shell_command(StringCommand(as_step(script)), print_output=True, _timeout=IMPORT_S, **how)
         if not ok:
@@ -113,7 +114,9 @@ class ImageArchive:
         _run(host, how, "\n".join(lines), "leaving the proof of the image")
 
 
-def archive_of(image: ImageBaseline, site: Site, room_bytes: int, room_source: str) -> ImageArchive | None:
+def archive_of(
+    image: ImageBaseline, site: Site, room_bytes: int, room_source: str, engine: str = "docker"
+) -> ImageArchive | None:
     """The archive that the site names, or None. Raises InputError for one that this machine should have and has not."""
     host, control = (site.get("image", "archive", key) for key in ("host", "control"))
     folder = site.get("image", "archive", "manifests")
@@ -131,7 +134,8 @@ def archive_of(image: ImageBaseline, site: Site, room_bytes: int, room_source: s
             )
     named = host or control
     assert named is not None
-    return ImageArchive(image, host.value if host else None, paths[0], paths[1], named.source, room_bytes, room_source)
+    there = host.value if host else None
+    return ImageArchive(image, there, paths[0], paths[1], named.source, room_bytes, room_source, engine)
 
 
 def find_chain(image: ImageBaseline, read: Read, where: str) -> Chain:

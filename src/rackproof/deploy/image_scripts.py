@@ -15,6 +15,7 @@ STATE = "/var/lib/rackproof"  # what a step remembers of one that was cut off
 SECRETS = "/run/rackproof"  # memory only, and gone when the step ends
 TRIES = 5
 PROGRESS_S = 15
+CERTIFICATES = {"docker": "docker", "podman": "containers"}  # engine -> its folder in /etc
 
 # free PATH: bytes that are free where PATH (or the folder above it) lies. room BYTES WHY: refuse when it is too little,
 # wherever the engine keeps images; what a step that was cut off has already brought is not asked for again.
@@ -27,6 +28,7 @@ free() {
   echo $(($(df -Pk "$d" | awk 'NR == 2 { print $4 }') * 1024))
 }
 stores() {
+  if [ "$engine" = podman ]; then podman info --format '{{.Store.GraphRoot}}'; return; fi
   docker info --format '{{.DockerRootDir}}'
   case $(docker info --format '{{.DriverStatus}}') in *io.containerd.snapshotter*) echo /var/lib/containerd ;; esac
 }
@@ -39,15 +41,15 @@ make room (nothing is removed for you), or set image.free_bytes"
 }
 # adopt NAME: check the architecture of an image that has come, keep the one it replaces under a tag of its own
 adopt() {
-  got=$(docker image inspect --format '{{.Architecture}}' "$1")
+  got=$($engine image inspect --format '{{.Architecture}}' "$1")
   [ "$got" = "$architecture" ] || die "the image is for $got, this host needs $architecture"
-  id=$(docker image inspect --format '{{.Id}}' "$1")
-  old=$(docker image inspect --format '{{.Id}}' "$tagged" 2>/dev/null || :)
+  id=$($engine image inspect --format '{{.Id}}' "$1")
+  old=$($engine image inspect --format '{{.Id}}' "$tagged" 2>/dev/null || :)
   if [ -n "$old" ] && [ "$old" != "$id" ]; then
-    docker tag "$old" "$repository:rackproof-previous"
+    $engine tag "$old" "$repository:rackproof-previous"
     echo "rackproof: the image that was $tagged before stays, as $repository:rackproof-previous"
   fi
-  docker tag "$1" "$tagged"
+  $engine tag "$1" "$tagged"
 }
 """
 
@@ -65,17 +67,22 @@ if [ "$with_login" = 1 ]; then
   mkdir "$login"
   cat >"$login/config.json"
   DOCKER_CONFIG=$login
-  export DOCKER_CONFIG
+  REGISTRY_AUTH_FILE=$login/config.json  # what podman reads, in the same form
+  export DOCKER_CONFIG REGISTRY_AUTH_FILE
 fi
+progress() {
+  if [ "$engine" = podman ]; then echo "$(grep -c 'Copying blob' "$work/err" || :) layers begun"; return; fi
+  echo "$(grep -c 'Pull complete\|Already exists' "$work/out" || :) of \
+$(grep -c 'Pulling fs layer\|Already exists' "$work/out" || :) layers"
+}
 pull() {
-  docker pull "$reference" >"$work/out" 2>"$work/err" &
+  $engine pull "$reference" >"$work/out" 2>"$work/err" &
   pulling=$!
   n=0
   while kill -0 $pulling 2>/dev/null; do
     sleep 1
     n=$((n + 1))
-    [ $((n % every)) != 0 ] || echo "rackproof: $(grep -c 'Pull complete\|Already exists' "$work/out" || :) of \
-$(grep -c 'Pulling fs layer\|Already exists' "$work/out" || :) layers, $n s"
+    [ $((n % every)) != 0 ] || echo "rackproof: $(progress), $n s"
   done
   rc=0
   wait $pulling || rc=$?
@@ -85,18 +92,19 @@ $(grep -c 'Pulling fs layer\|Already exists' "$work/out" || :) layers, $n s"
 refused() {
   case $1 in
     *'no space left on device'*) die "the disk of the engine ran full while pulling: make room, then run the deploy again" ;;
-    *'verification failed'*|*'content does not match'*|*'failed commit on ref'*'unexpected'*)
+    *'verification failed'*|*'content does not match'*|*'failed commit on ref'*'unexpected'*|\
+    *'igest did not match'*|*'does not match provided manifest digest'*)
       die "what the registry sent does not have the pinned digest, and was thrown away: $1" ;;
-    *'no matching manifest'*|*'no match for platform'*) die "$reference has no linux/$architecture, which this host needs" ;;
+    *'no matching manifest'*|*'no match for platform'*|*'no image found in '*) die "$reference has no linux/$architecture, which this host needs" ;;
     *'manifest unknown'*|*': not found'*) die "the registry does not have $reference (rackproof image check says more): $1" ;;
     *'certificate'*|*x509:*) die "the registry's certificate is not trusted on this host (image.ca_file): $1" ;;
     *'server gave HTTP response to HTTPS client'*)
-      die "the registry has no TLS; the engine of this host must allow that (insecure-registries in daemon.json)" ;;
+      die "the registry has no TLS; the engine of this host must allow that (insecure-registries in daemon.json, or insecure in registries.conf)" ;;
     *unauthorized*|*denied*|*'authentication required'*|*'no basic auth credentials'*)
-      die "the registry wants a login: docker login on the machine that deploys, or on this host" ;;
+      die "the registry wants a login: $engine login on the machine that deploys, or on this host" ;;
   esac
 }
-if ! docker image inspect "$reference" >/dev/null 2>&1; then
+if ! $engine image inspect "$reference" >/dev/null 2>&1; then
   mkdir -p "$state"
   if [ ! -e "$begun" ]; then
     room "$bytes" "$why"
@@ -112,18 +120,18 @@ if ! docker image inspect "$reference" >/dev/null 2>&1; then
     tries=$((tries + 1))
   done
 fi
-docker image inspect --format '{{range .RepoDigests}}{{println .}}{{end}}' "$reference" | grep -q "$pins" ||
+$engine image inspect --format '{{range .RepoDigests}}{{println .}}{{end}}' "$reference" | grep -q "$pins" ||
   die "the engine does not say that $reference has the pinned digest"
 adopt "$reference"
 rm -f "$begun"
 """
 
 
-def pull(image: ImageBaseline, room_bytes: int, room_source: str, with_login: bool = False, pause_s: int = 5) -> str:
+def pull(image: ImageBaseline, room_bytes: int, room_source: str, with_login: bool = False, pause_s: int = 5, engine: str = "docker") -> str:
     """Pull by digest, verify, tag. With `with_login` docker's config.json comes on standard input."""
     pins = "\\|".join(f"@{digest}$" for digest in (image.index, image.platform) if digest)
     values = {
-        **_names(image), "reference": image.reference, "pins": pins, "bytes": room_bytes, "why": room_source,
+        **_names(image, engine), "reference": image.reference, "pins": pins, "bytes": room_bytes, "why": room_source,
         "state": STATE, "begun": f"{STATE}/pull-{image.index[7:19]}", "secrets": SECRETS, "with_login": int(with_login),
         "most": TRIES, "every": PROGRESS_S, "pause": pause_s,
     }  # fmt: skip
@@ -148,7 +156,7 @@ else stream() { cat "$archive"; }; fi
 work=$(mktemp -d)
 trap 'rc=$?; rm -rf "$work"; exit $rc' EXIT
 trap 'exit 1' HUP INT TERM
-present() { for name in $names; do if docker image inspect "$name" >/dev/null 2>&1; then echo "$name"; return; fi; done; }
+present() { for name in $names; do if $engine image inspect "$name" >/dev/null 2>&1; then echo "$name"; return; fi; done; }
 found=$(present)
 if [ -z "$found" ]; then
   room "$bytes" "$why"
@@ -157,7 +165,7 @@ if [ -z "$found" ]; then
     printf %s "$manifest" >"$work/manifest.json"
     size=$(wc -c <"$work/manifest.json")
     { tar -C "$work" --format=ustar -cf - manifest.json | head -c $((512 + (size + 511) / 512 * 512)); stream; }
-  else stream; fi | docker load >"$work/out" 2>&1 || die "docker load refused $archive: $(last "$work/out")"
+  else stream; fi | $engine load >"$work/out" 2>&1 || die "$engine load refused $archive: $(last "$work/out")"
   found=$(present)
   [ -n "$found" ] || die "$archive was loaded and is another image: none of $names came of it"
 fi
@@ -165,25 +173,28 @@ adopt "$found"
 """
 
 
-def load(image: ImageBaseline, archive: str, names: list[str], manifest: str, room_bytes: int, room_source: str) -> str:
+def load(
+    image: ImageBaseline, archive: str, names: list[str], manifest: str, room_bytes: int, room_source: str,
+    engine: str = "docker",
+) -> str:  # fmt: skip
     """`docker load` an archive, and find the image that has one of these ids. `manifest`: a manifest.json, or ""."""
     values = {
-        **_names(image), "archive": archive, "names": " ".join(names), "manifest": manifest, "bytes": room_bytes,
+        **_names(image, engine), "archive": archive, "names": " ".join(names), "manifest": manifest, "bytes": room_bytes,
         "why": room_source,
     }  # fmt: skip
     return _assigned(values) + _COMMON + _LOAD
 
 
-def _names(image: ImageBaseline) -> dict[str, object]:
+def _names(image: ImageBaseline, engine: str) -> dict[str, object]:
     tagged = f"{image.repository}:{image.tag}"
-    return {"repository": image.repository, "tagged": tagged, "architecture": image.architecture}
+    return {"engine": engine, "repository": image.repository, "tagged": tagged, "architecture": image.architecture}
 
 
 def _assigned(values: dict[str, object]) -> str:
     return "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in values.items())
 
 
-def ca_path(repository: str) -> str:
-    """Where Docker looks for the CA of a registry."""
+def ca_path(repository: str, engine: str = "docker") -> str:
+    """Where the engine looks for the CA of a registry."""
     host = urlsplit(f"//{repository}").netloc
-    return f"/etc/docker/certs.d/{host}/rackproof-ca.crt"
+    return f"/etc/{CERTIFICATES[engine]}/certs.d/{host}/rackproof-ca.crt"

@@ -26,7 +26,8 @@ from rackproof.deploy.transport import keep_alive
 from rackproof.errors import InputError, RackproofError
 from rackproof.evidence.collect import model_directory
 from rackproof.evidence.read import read_facts
-from rackproof.facts import Fact, Missing, NodeFacts
+from rackproof.facts import Fact, Missing, NodeFacts, RuntimeFacts
+from rackproof.facts_podman import of_engine
 from rackproof.facts_selfbuild import traces
 from rackproof.inventory import current_plan, refuse
 from rackproof.managed import File, managed_files
@@ -148,6 +149,11 @@ class Node:
 
     def managed(self, layer: str) -> list[File]:
         return [file for file in managed_files(self.baseline) if file.layer == layer]
+
+    @property
+    def runtime(self) -> RuntimeFacts:
+        """What was read of the container engine that the baseline names."""
+        return of_engine(self.facts, self.baseline.runtime.engine).runtime
 
     @property
     def manager(self) -> str:

@@ -39,6 +39,7 @@ class Watch:
     units: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
     packages: bool = False
+    engine: str = "docker"  # that keeps the images
 
 
 _COMMON = f"""\
@@ -130,7 +131,7 @@ def _look(watch: Watch) -> str:
     for image in watch.images:
         name = shlex.quote(image)
         lines.append(
-            f"  echo {name} \"$(docker image inspect --format '{{{{.Id}}}}' {name} 2>/dev/null | grep . || echo absent)\""
+            f"  echo {name} \"$({watch.engine} image inspect --format '{{{{.Id}}}}' {name} 2>/dev/null | grep . || echo absent)\""
         )
     return "\n".join([*lines, "}"]) + "\n"
 

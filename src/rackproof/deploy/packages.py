@@ -14,6 +14,7 @@ as missing before anything changes.
     go                          install and remove what was noted
     pin VERSION PACKAGE NAME... keep the NAMEs at the version; PACKAGE is apt's pin package, or "-"
     stream NAME                 enable a module stream
+    at_least VERSION NAME       refuse where the newest that is offered is older
     install NAME..., mend       install now; finish what was left half installed
     kernel_arguments WORD...    add to the command line of the next boots
 """
@@ -154,6 +155,12 @@ want() {
   return 1
 }
 also() { noted="$noted $*"; }
+at_least() {
+  newest=$(versions "$2" | sed 's/^[0-9]*://; s/[-+~].*//' | sort -V | tail -n 1)
+  [ "$(printf '%s\\n' "$1" "${newest:-0}" | sort -V | head -n 1)" = "$1" ] || {
+    echo "rackproof: $2 must be $1 or newer, and the repositories of this host offer ${newest:-none}" >&2; return 1
+  }
+}
 # kernels: the one that runs, and the newest that can be booted
 kernels() {
   { uname -r

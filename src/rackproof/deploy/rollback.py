@@ -41,7 +41,7 @@ RACKPROOF_PACKAGES
 [ -z "$gone" ] || {{
   echo "rackproof: cannot go back: the repository no longer offers$gone; nothing was changed" >&2; exit 1
 }}
-docker image inspect {image} >/dev/null 2>&1 || docker pull -q {image} >/dev/null || {{
+{engine} image inspect {image} >/dev/null 2>&1 || {engine} pull -q {image} >/dev/null || {{
   echo 'rackproof: cannot go back: the image {image} is neither here nor in its registry; nothing was changed' >&2; exit 1
 }}
 """
@@ -108,9 +108,9 @@ def _confirm(node: Node, baseline: Baseline) -> None:
             f"Driver {baseline.driver.version} and image {baseline.image.index[7:19]} are to be had",
             _CHECK.format(
                 offers=offers, packages="\n".join(" ".join(filter(None, item)) for item in wanted),
-                image=shlex.quote(baseline.image.reference),
+                image=shlex.quote(baseline.image.reference), engine=runtime.engine,
             ),
-            watch=Watch(images=(baseline.image.reference,)),
+            watch=Watch(images=(baseline.image.reference,), engine=runtime.engine),
         )  # fmt: skip
 
 

@@ -77,6 +77,9 @@ def convert(node: Node) -> None:
 def _build(node: Node) -> Build:
     """What the site asks for. Refused without its own words that nobody supports it."""
     site, data = node.site, settings.load(node.baseline.recipe).selfbuild
+    engine = site.require("container", "engine")
+    if engine.value != "docker":
+        raise InputError(engine.source, f"a self-build is made by docker build, and container.engine is {engine.value}", "docker")
     commit, base = site.require("selfbuild", "commit"), site.require("selfbuild", "base")
     if not site.value("selfbuild", "accept_unsupported", default=False):
         raise InputError(

@@ -108,12 +108,13 @@ if grep -qs {shlex.quote(label)} {SERVING_UNIT}; then
   rm -f {SERVING_UNIT} {SERVING_ENVIRONMENT}
   systemctl daemon-reload
 fi
-if command -v docker >/dev/null; then
-  ids=$(docker ps -aq --filter {filtered})
-  [ -z "$ids" ] || docker rm -f $ids >/dev/null
-  ids=$(docker image ls -q --no-trunc --filter {filtered} | sort -u)
-  for id in $ids; do docker rmi -f "$id" >/dev/null; done
-fi
+for engine in docker podman; do
+  command -v $engine >/dev/null || continue
+  ids=$($engine ps -aq --filter {filtered})
+  [ -z "$ids" ] || $engine rm -f $ids >/dev/null
+  ids=$($engine image ls -q --no-trunc --filter {filtered} | sort -u)
+  for id in $ids; do $engine rmi -f "$id" >/dev/null; done
+done
 if [ -f {STAMP} ]; then
   mkdir -p {HISTORY}
   mv -f {STAMP} "{HISTORY}/$(date -u +%Y%m%dT%H%M%SZ)-$(sha256sum <{STAMP} | cut -c 1-12).json"

@@ -209,13 +209,14 @@ record
 
 # huggingface_hub is in the pinned image, so nothing is installed on the node. It goes on where it stopped by itself.
 _HUGGINGFACE = r"""
-finally() { docker rm -f "$container" >/dev/null 2>&1 || :; rm -rf "$token"; }
+finally() { $engine rm -f "$container" >/dev/null 2>&1 || :; rm -rf "$token"; }
 token=
-docker rm -f "$container" >/dev/null 2>&1 || :  # of a deploy that was cut off
-image=$(docker image inspect --format '{{.Id}}' "$reference" 2>/dev/null) ||
-  image=$(docker image inspect --format '{{.Id}}' "$tagged" 2>/dev/null) || die "the pinned image is not on this node yet"
+$engine rm -f "$container" >/dev/null 2>&1 || :  # of a deploy that was cut off
+image=$($engine image inspect --format '{{.Id}}' "$reference" 2>/dev/null) ||
+  image=$($engine image inspect --format '{{.Id}}' "$tagged" 2>/dev/null) || die "the pinned image is not on this node yet"
 set -- --rm --name "$container" --network host --pull never --entrypoint python3 -v "$dir:/weights" \
   -e HF_HOME=/tmp/huggingface -e HF_HUB_DISABLE_TELEMETRY=1 -e HF_HUB_DISABLE_PROGRESS_BARS=1
+[ "$engine" = docker ] || set -- "$@" --security-opt label=disable  # SELinux would hide the directory from podman's container
 [ -z "$endpoint" ] || set -- "$@" -e "HF_ENDPOINT=$endpoint"
 if [ "$with_token" = 1 ]; then
   mkdir -p -m 700 "$secrets"
@@ -225,7 +226,7 @@ if [ "$with_token" = 1 ]; then
 fi
 here=$(present)
 room $((bytes > here ? bytes - here : 0)) "of $bytes by the recipe"
-docker run "$@" "$image" -c "$program" "$repository" "$revision" >"$work/out" 2>&1 9>&- &
+$engine run "$@" "$image" -c "$program" "$repository" "$revision" >"$work/out" 2>&1 9>&- &
 running=$!
 watch $running || die "the download ended early; run the deploy again to go on: $(last "$work/out")"
 running=
@@ -252,7 +253,7 @@ def fetch_rsync(values: Mapping[str, object]) -> str:
 
 def fetch_huggingface(values: Mapping[str, object]) -> str:
     more = {"program": _PROGRAM, "container": CONTAINER, "secrets": SECRETS}
-    return assigned({**values, **more}) + TELLS + _BEGIN + _HUGGINGFACE
+    return assigned({"engine": "docker", **values, **more}) + TELLS + _BEGIN + _HUGGINGFACE
 
 
 def common(directory: str, revision: str, slow: bool, bytes_: int) -> dict[str, object]:

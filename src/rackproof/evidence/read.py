@@ -41,6 +41,7 @@ from rackproof.evidence.tools import (
     package_policy,
     packages,
     pci,
+    podman,
     rdma,
     rocm_smi,
     running,
@@ -54,6 +55,7 @@ from rackproof.evidence.tools import (
 from rackproof.facts import DriverFacts, Fact, HostFacts, Missing, NodeFacts, NvlinkFacts, RuntimeFacts, T
 from rackproof.facts_amd import AmdFacts, join, join_by_address
 from rackproof.facts_pci import PciFacts
+from rackproof.facts_podman import PodmanFacts
 from rackproof.facts_system import SystemFacts
 
 
@@ -85,6 +87,7 @@ def read_facts(evidence: Evidence) -> NodeFacts:
         amd=_amd(evidence),
         weights=weights.sized(_read(weights.weights, evidence), _read(weights.headers, evidence)),
         control=_read(control.control, evidence),
+        podman=_podman(evidence),
         serving=_read(serving.serving, evidence),
         virtual_machine=_read(serving.virtual_machine, evidence),
         evidence=_whole(evidence),
@@ -240,6 +243,24 @@ def _runtime(evidence: Evidence) -> RuntimeFacts:
         security_options=_read(container.security_options, evidence),
         image_chains=_read(image_chain.chains, evidence),
         running=_read(running.running, evidence),
+        log_driver=_read(container.log_driver, evidence),
+    )
+
+
+def _podman(evidence: Evidence) -> PodmanFacts:
+    return PodmanFacts(
+        version=_read(podman.version, evidence),
+        cgroup_version=_read(podman.cgroup_version, evidence),
+        cgroup_driver=_read(podman.cgroup_driver, evidence),
+        oci_runtime=_read(podman.oci_runtime, evidence),
+        data_root=_read(podman.data_root, evidence),
+        storage_driver=_read(podman.storage_driver, evidence),
+        log_driver=_read(podman.log_driver, evidence),
+        security_options=_read(podman.security_options, evidence),
+        images=_read(podman.images, evidence),
+        running=_read(podman.running, evidence),
+        cdi_folders=_read(podman.cdi_folders, evidence),
+        hooks=_read(podman.hooks, evidence),
     )
 
 

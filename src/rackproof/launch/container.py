@@ -49,6 +49,10 @@ def container_for(
     if rdma:
         devices.append(profile["infiniband"].value)
         notes.append(_note(profile["infiniband"].value, profile["infiniband"]))
+    engine = site.value("container", "engine", default="docker")
+    own = profile["podman"] if engine == "podman" else None
+    if own is not None:
+        notes.append(_note("podman", own))
     named = ("network", "privileged", "capabilities", "ulimits", "entrypoint", "pull")
     notes += [_note(name, profile[name]) for name in named if profile[name].note]
     return Container(
@@ -65,6 +69,8 @@ def container_for(
         pull=profile["pull"].value,
         stop_timeout_s=settings.limits["stop_timeout_s"].value,
         notes=tuple((what, f"{why} ({who})") for what, why, who in notes),
+        engine=engine,
+        engine_options=tuple(own.value.items()) if own is not None else (),
     )
 
 

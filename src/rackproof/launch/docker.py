@@ -1,4 +1,4 @@
-"""The `docker run` of one process, as groups of words that belong together."""
+"""The `docker run` (or `podman run`) of one process, as groups of words that belong together."""
 
 from __future__ import annotations
 
@@ -10,17 +10,28 @@ from rackproof.launch.quoting import csv_fields
 Groups = tuple[tuple[str, ...], ...]
 
 
-def docker_command(docker: str, name: str, process: Process, env_file: str = "") -> Groups:
-    """`docker run` in the foreground: the supervisor (systemd, a shell) sees how it ends.
+def run_command(program: str, name: str, process: Process, env_file: str = "", unit: bool = False) -> Groups:
+    """`run` in the foreground: the supervisor (systemd, a shell) sees how it ends.
 
-    `env_file`: the environment stands there instead of on the command line.
+    `program`: docker or podman; `env_file`: the environment stands there instead of on the command line; `unit`: systemd
+    runs it.
     """
     first, *rest = process.container.entrypoint
     command = ((*rest, process.model), *process.command[1:])
-    return ((docker, "run", "--rm", "--name", name), *_options(process, first, env_file), (process.container.image,), *command)
+    options = (*_options(process, env_file), *_of_engine(process, unit), ("--entrypoint", first))
+    return ((program, "run", "--rm", "--name", name), *options, (process.container.image,), *command)
 
 
-def _options(process: Process, entrypoint: str, env_file: str) -> Iterator[tuple[str, ...]]:
+def _of_engine(process: Process, unit: bool) -> Iterator[tuple[str, ...]]:
+    """In a unit podman's container stays in the unit's own cgroup and writes to its log; podman has no daemon for either."""
+    for option, value in process.container.engine_options:
+        yield f"--{option}", value
+    if unit and process.container.engine == "podman":
+        yield "--cgroups", "split"
+        yield "--log-driver", "passthrough"
+
+
+def _options(process: Process, env_file: str) -> Iterator[tuple[str, ...]]:
     container = process.container
     yield "--pull", container.pull
     yield "--network", container.network, "--ipc", container.ipc
@@ -43,7 +54,6 @@ def _options(process: Process, entrypoint: str, env_file: str) -> Iterator[tuple
         for key, text in env_words(process):
             yield "--env", f"{key}={text}"
     yield "--stop-timeout", str(container.stop_timeout_s)
-    yield "--entrypoint", entrypoint
 
 
 def env_words(process: Process) -> Iterator[tuple[str, str]]:
@@ -52,10 +62,10 @@ def env_words(process: Process) -> Iterator[tuple[str, str]]:
         yield name, value.text or ""
 
 
-def docker_remove(docker: str, name: str) -> tuple[str, ...]:
+def remove_command(program: str, name: str) -> tuple[str, ...]:
     """Clears what a crash left behind: a leftover container can hold all GPU memory."""
-    return docker, "rm", "--force", name
+    return program, "rm", "--force", name
 
 
-def docker_stop(docker: str, name: str, process: Process) -> tuple[str, ...]:
-    return docker, "stop", "-t", str(process.container.stop_timeout_s), name
+def stop_command(program: str, name: str, process: Process) -> tuple[str, ...]:
+    return program, "stop", "-t", str(process.container.stop_timeout_s), name

@@ -49,6 +49,8 @@ class Container:
     pull: str
     stop_timeout_s: int
     notes: tuple[tuple[str, str], ...]  # what is asked for, and why (with the source)
+    engine: str = "docker"  # or podman
+    engine_options: tuple[tuple[str, str], ...] = ()  # that this engine alone is given: ("pids-limit", "-1")
 
 
 @dataclass(frozen=True)

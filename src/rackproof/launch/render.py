@@ -1,4 +1,4 @@
-"""A launch written down: command line, docker command, environment, systemd unit or compose file."""
+"""A launch written down: command line, docker or podman command, environment, systemd unit or compose file."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any
 
 import yaml
 
+from rackproof.errors import InputError
 from rackproof.launch import quoting
-from rackproof.launch.docker import docker_command, docker_remove, docker_stop, env_words
+from rackproof.launch.docker import env_words, remove_command, run_command, stop_command
 from rackproof.launch.explain import header
 from rackproof.launch.model import Launch, Process
 
-DOCKER = "/usr/bin/docker"
+PROGRAMS = {"docker": "/usr/bin/docker", "podman": "/usr/bin/podman"}
 
 
 def render(launch: Launch, format_: str, processes: Sequence[Process] | None = None) -> str:
@@ -44,7 +45,23 @@ def _argv(launch: Launch, process: Process) -> str:
 
 
 def _docker(launch: Launch, process: Process) -> str:
-    return _comments(launch, process) + _shell_command(docker_command("docker", name_of(launch, process), process))
+    return _container(launch, process, "docker")
+
+
+def _podman(launch: Launch, process: Process) -> str:
+    return _container(launch, process, "podman")
+
+
+def _container(launch: Launch, process: Process, engine: str) -> str:
+    _only_for(process, engine)
+    return _comments(launch, process) + _shell_command(run_command(engine, name_of(launch, process), process))
+
+
+def _only_for(process: Process, engine: str) -> None:
+    """Raises InputError where the site has another engine, whose options differ and which alone has the image."""
+    chosen = process.container.engine
+    if chosen != engine:
+        raise InputError("--format", f"it is for {engine}, and the site says container.engine: {chosen}", f"{chosen} or systemd")
 
 
 def _env(launch: Launch, process: Process) -> str:
@@ -55,31 +72,40 @@ def _env(launch: Launch, process: Process) -> str:
 
 def _systemd(launch: Launch, process: Process) -> str:
     name = name_of(launch, process)
-    return _comments(launch, process, f"/etc/systemd/system/{name}.service") + unit_text(launch, process, name, DOCKER)
+    return _comments(launch, process, f"/etc/systemd/system/{name}.service") + unit_text(launch, process, name)
 
 
-def unit_text(launch: Launch, process: Process, name: str, docker: str, env_file: str = "") -> str:
+def unit_text(launch: Launch, process: Process, name: str, env_file: str = "") -> str:
     """A systemd unit that runs the process's container in the foreground, without comments."""
-    groups = docker_command(docker, name, process, env_file)
+    program = PROGRAMS[process.container.engine]
+    groups = run_command(program, name, process, env_file, unit=True)
     run = " \\\n  ".join(" ".join(quoting.systemd(word) for word in group) for group in groups)
     remove, stop = (
         " ".join(quoting.systemd(word) for word in words)
-        for words in (docker_remove(docker, name), docker_stop(docker, name, process))
+        for words in (remove_command(program, name), stop_command(program, name, process))
     )
     model = quoting.systemd_path(process.model)
     title = quoting.systemd_text(f"{launch.title}, {launch.layout} ({launch.tier})")
     imex = " nvidia-imex.service" if any("imex" in device for device in process.container.devices) else ""
+    requires, after, delegate = "Requires=docker.service\n", "docker.service ", ""
+    if process.container.engine == "podman":  # no service to wait for, but for the spec, which every boot writes anew
+        requires, after, delegate = "", _cdi_first(process), "Delegate=yes\n"
     return (
         f"[Unit]\nDescription={title}\n"
-        f"Requires=docker.service\nAfter=docker.service network-online.target{imex}\nWants=network-online.target\n"
+        f"{requires}After={after}network-online.target{imex}\nWants=network-online.target\n"
         f"RequiresMountsFor={model}\n\n"
-        f"[Service]\nType=exec\nExecStartPre=-{remove}\nExecStart={run}\nExecStop=-{stop}\n"
+        f"[Service]\nType=exec\n{delegate}ExecStartPre=-{remove}\nExecStart={run}\nExecStop=-{stop}\n"
         f"TimeoutStopSec={process.container.stop_timeout_s + 30}\nRestart=on-failure\nRestartSec=30\n\n"
         "[Install]\nWantedBy=multi-user.target\n"
     )
 
 
+def _cdi_first(process: Process) -> str:
+    return "nvidia-cdi-refresh.service " if any(name.startswith("nvidia.com/") for name in process.container.devices) else ""
+
+
 def _compose(launch: Launch, process: Process) -> str:
+    _only_for(process, "docker")
     name = name_of(launch, process)
     data = {"name": name, "services": {"vllm": _service(name, process)}}
     text = yaml.safe_dump(data, sort_keys=False, width=1_000_000, allow_unicode=True)
@@ -116,6 +142,7 @@ def _service(name: str, process: Process) -> dict[str, Any]:
 FORMATS: dict[str, Callable[[Launch, Process], str]] = {
     "argv": _argv,
     "docker": _docker,
+    "podman": _podman,
     "env": _env,
     "systemd": _systemd,
     "compose": _compose,

@@ -12,7 +12,7 @@ from packaging.version import Version
 from rackproof.baseline import Baseline
 from rackproof.errors import MissingFact
 from rackproof.facts import Fact, Gpu, ImageFacts, Missing, NodeFacts, Unit, UnitFacts, gpus
-from rackproof.facts_image import by_chain, by_digest, short
+from rackproof.facts_image import by_chain, by_digest, may_lack_digest, short
 from rackproof.layers.readings import Reading, of, seen
 from rackproof.managed import File
 
@@ -221,12 +221,12 @@ def as_trace(text: str | None) -> Fact[tuple[str]]:
 def pinned_images(facts: NodeFacts, baseline: Baseline) -> Fact[tuple[ImageFacts, ...]]:
     """Local images that are the baseline's: by the engine's own digest, or by the chain from the pin to the image's id.
 
-    Only an image without any digest can be one by its chain, so that nothing else waits for chains to be read.
+    Only an image that may lack its digest can be one by its chain, so that nothing else waits for chains to be read.
     """
     wanted = baseline.image
 
     def find(images: tuple[ImageFacts, ...]) -> Fact[tuple[ImageFacts, ...]]:
-        nameless = tuple(image for image in images if not image.digests)
+        nameless = tuple(image for image in images if may_lack_digest(image, baseline.runtime.engine))
         proven = of(facts.runtime.image_chains, lambda chains: tuple(i for i in nameless if by_chain(i, wanted, chains)))
         named = tuple(image for image in images if by_digest(image, wanted))
         if isinstance(proven, Missing):

@@ -14,7 +14,7 @@ from rackproof.layers.words import pinned_images, plain_name, version
 from rackproof.managed import File, managed_files
 
 Config = Mapping[str, object]
-DAEMONS = {"docker": "dockerd"}  # service -> the name of its process
+DAEMONS = {"docker": "dockerd"}  # engines that are a service -> the name of its process
 CONTAINERD = "containerd"  # of the service and of its process
 _HOST_FLAGS = frozenset({"-H", "--host"})
 _UNLIMITED = -1  # as daemon.json and docker run spell it
@@ -31,6 +31,11 @@ def at_least(text: Fact[str], least: str, what: str) -> Fact[Reading]:
 
 def engines(facts: NodeFacts) -> Fact[EngineFacts]:
     return of(facts.system, lambda system: system.engines)
+
+
+def hooks(facts: NodeFacts) -> Fact[tuple[str, ...]]:
+    """Files by which podman puts NVIDIA's legacy hook into every container whose image names GPUs."""
+    return of(facts.podman, lambda found: found.hooks)
 
 
 def config(facts: NodeFacts) -> Fact[Config]:

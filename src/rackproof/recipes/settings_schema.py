@@ -89,10 +89,10 @@ def _cells(kind: str) -> dict[str, Any]:
 
 _CONTAINER = _object(
     ("network", "ipc", "privileged", "capabilities", "ulimits", "entrypoint", "pull", "gpus", "imex", "infiniband",
-     "cache", "rocm_image"),
+     "cache", "rocm_image", "podman"),
     network=_CELL, ipc=_CELL, privileged={**_CELL, "properties": {**_CELL["properties"], "value": {"const": False}}},
     capabilities=_CELL, ulimits=_CELL, entrypoint=_CELL, pull=_CELL, imex=_CELL, infiniband=_CELL, cache=_CELL,
-    rocm_image=_CELL,
+    rocm_image=_CELL, podman=_CELL,
     gpus=_object(("nvidia", "amd"), nvidia=_INJECTION, amd=_INJECTION),
 )  # fmt: skip
 

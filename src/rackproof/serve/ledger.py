@@ -63,7 +63,7 @@ def _node(node: PlannedNode, rank: int, one: Starting) -> dict[str, Any]:
 
 
 def run_of(node: PlannedNode) -> DockerRun:
-    """`docker run` of the unit that the baseline renders for this node."""
+    """`docker run` or `podman run` of the unit that the baseline renders for this node."""
     baseline = node.baseline
     texts = dict(baseline.serving.files) if baseline is not None else {}
     found = parse_unit(next(iter(texts.values()), ""))

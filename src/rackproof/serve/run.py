@@ -15,7 +15,7 @@ from rackproof.serve import ledger, scripts
 from rackproof.serve.watch import Starting, parse_look
 
 PAUSE_S = 2.0
-STOP_S = 300  # docker is given the recipe's stop timeout, and processes time to let go
+STOP_S = 300  # the engine is given the recipe's stop timeout, and processes time to let go
 Tell = Callable[[str, str, float], None]  # node, what, seconds after the start
 
 
@@ -59,7 +59,7 @@ def start(plan: Plan, unit: Unit, tell: Tell, timeout_s: float | None, sudo: boo
     deadline_s = timeout_s if timeout_s is not None else baseline.serving.ready_timeout_s
     found = {node.name: starting(node) for node in members}
     run, began = new_run(), time.monotonic()
-    answers = run_scripts(plan, {n.name: scripts.start(run, _hashes(n)) for n in members}, sudo=sudo, timeout_s=120)
+    answers = run_scripts(plan, {n.name: scripts.start(run, _hashes(n), _engine(n)) for n in members}, sudo=sudo, timeout_s=120)
     answers = {name: scripts.answered(*answer) for name, answer in answers.items()}
     said = {name: text for name, (ok, text) in answers.items() if not ok}
     for name, (ok, text) in answers.items():
@@ -69,11 +69,11 @@ def start(plan: Plan, unit: Unit, tell: Tell, timeout_s: float | None, sudo: boo
     if said:
         started = [name for name in found if name not in said]
         if started:
-            run_scripts(plan, {name: scripts.stop(run) for name in started}, sudo=sudo, timeout_s=STOP_S)
+            run_scripts(plan, {name: scripts.stop(run, _engine(plan.node(name))) for name in started}, sudo=sudo, timeout_s=STOP_S)
         return Outcome(unit.name, False, "would not start", found, said)
     why = _watch(plan, found, tell, began, deadline_s, sudo)
     if why:
-        run_scripts(plan, {name: scripts.stop(run) for name in found}, sudo=sudo, timeout_s=STOP_S)
+        run_scripts(plan, {name: scripts.stop(run, _engine(plan.node(name))) for name in found}, sudo=sudo, timeout_s=STOP_S)
     return Outcome(unit.name, not why, why, found)
 
 
@@ -101,7 +101,9 @@ def look(
     plan: Plan, found: Mapping[str, Starting], sudo: bool | None, tell: Callable[[str, str], None], began: float
 ) -> None:
     """One look at every node; a node that cannot be reached now is looked at again the next time."""
-    wanted = {name: scripts.look(one.port, one.since, one.offset) for name, one in found.items()}
+    wanted = {
+        name: scripts.look(one.port, one.since, one.offset, _engine(plan.node(name))) for name, one in found.items()
+    }
     for name, (ok, text) in run_scripts(plan, wanted, sudo=sudo, timeout_s=60).items():
         if ok:
             for stage in found[name].see(parse_look(name, text), time.monotonic() - began):
@@ -112,7 +114,7 @@ def stop(plan: Plan, units: Sequence[Unit], sudo: bool | None) -> dict[str, tupl
     """Stop every node of the units; by node: whether nothing of it is left on a GPU, and what was said or is left."""
     run = new_run()
     names = [name for unit in units for name in unit.nodes]
-    answers = run_scripts(plan, {name: scripts.stop(run) for name in names}, sudo=sudo, timeout_s=STOP_S)
+    answers = run_scripts(plan, {name: scripts.stop(run, _engine(plan.node(name))) for name in names}, sudo=sudo, timeout_s=STOP_S)
     return {name: _stopped(*scripts.answered(*answer)) for name, answer in answers.items()}
 
 
@@ -139,3 +141,8 @@ def read_only(plan: Plan, units: Sequence[Unit]) -> Plan:
 def _hashes(node: PlannedNode) -> dict[str, str]:
     assert node.baseline is not None
     return {file.path: file.sha256 for file in managed_files(node.baseline) if file.layer == "serving"}
+
+
+def _engine(node: PlannedNode) -> str:
+    assert node.baseline is not None
+    return node.baseline.runtime.engine

@@ -28,11 +28,16 @@ holders() {{
 """
 
 
-# A container that was cut off can leave its name behind in the engine's network, and the next one is then refused.
-_CLEAR = f"""\
+# A container that was cut off can leave its name behind in Docker's network, and the next one is then refused.
+_CLEAR = {
+    "docker": f"""\
 docker rm -f {NAME} >/dev/null 2>&1 || :
 docker network disconnect -f host {NAME} >/dev/null 2>&1 || :
-"""
+""",
+    "podman": f"podman rm -f {NAME} >/dev/null 2>&1 || :\n",
+}
+# Whether the container runs, and the id of its image.
+_STATE = {"docker": "{{.State.Running}} {{.Image}}", "podman": "{{.State.Running}} sha256:{{.Image}}"}
 
 
 def _locked(run: Run, name: str, body: str) -> str:
@@ -49,7 +54,7 @@ def answered(ok: bool, text: str) -> tuple[bool, str]:
     return (ok and code.strip() == "0", (said if ok else text).strip())
 
 
-def start(run: Run, hashes: Mapping[str, str]) -> str:
+def start(run: Run, hashes: Mapping[str, str], engine: str = "docker") -> str:
     """Start the unit where it is as rendered and no program holds a GPU. Prints `since SECONDS`, the node's clock."""
     checks = "".join(
         f"[ \"$(sha256sum <{shlex.quote(path)} 2>/dev/null | cut -d ' ' -f 1)\" = {sha256} ] || "
@@ -63,18 +68,18 @@ esac
 held=$(holders)
 [ -z "$held" ] || {{ echo "rackproof: its GPUs are in use by $(echo $held)" >&2; exit 1; }}
 systemctl reset-failed -q {UNIT} 2>/dev/null || :
-{_CLEAR}\
+{_CLEAR[engine]}\
 echo "since $(date +%s)"
 systemctl start {UNIT}
 """
     return _locked(run, "Start the serving unit", body)
 
 
-def stop(run: Run) -> str:
+def stop(run: Run, engine: str = "docker") -> str:
     """Stop the unit, wait for its processes to let go of the GPUs; prints `left NAME (PID, ...)` for who has not."""
     body = f"""{_HOLDERS}\
 systemctl stop {UNIT}
-{_CLEAR}\
+{_CLEAR[engine]}\
 n=0
 while [ -n "$(holders)" ] && [ $n -lt {STILL_S} ]; do sleep 1; n=$((n + 1)); done
 systemctl reset-failed -q {UNIT} 2>/dev/null || :
@@ -83,7 +88,7 @@ holders | sed 's/^/left /'
     return _locked(run, "Stop the serving unit", body)
 
 
-def look(port: int | None, since: int | None, offset: int) -> str:
+def look(port: int | None, since: int | None, offset: int, engine: str = "docker") -> str:
     """What the unit is at, and a piece of its log. `since`: seconds, the node's clock; None: since the unit's last start.
     `offset`: bytes of that log already seen. Members `KEY VALUE` a line, then `log BYTES` and the piece."""
     begin = str(since) if since is not None else '$(date -d "$(value ActiveEnterTimestamp)" +%s 2>/dev/null || echo 0)'
@@ -99,7 +104,7 @@ echo "health $code\""""
 value() {{ systemctl show -p "$1" --value {UNIT} 2>/dev/null; }}
 begin={begin}
 echo "state $(value ActiveState) $(value SubState) $(value NRestarts) $(value Result)"
-echo "container $(docker inspect --format '{{{{.State.Running}}}} {{{{.Image}}}}' {NAME} 2>/dev/null || echo none)"
+echo "container $({engine} inspect --format '{_STATE[engine]}' {NAME} 2>/dev/null || echo none)"
 echo "driver $(cat /sys/module/nvidia/version 2>/dev/null || echo unknown)"
 {health}
 t=$(mktemp) || exit 1

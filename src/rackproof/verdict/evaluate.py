@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from rackproof.baseline import Baseline
 from rackproof.errors import MissingFact
 from rackproof.facts import Fact, Missing, NodeFacts, UnitFacts
+from rackproof.facts_podman import of_engine
 from rackproof.soundness import sound
 from rackproof.verdict.catalogue import EVIDENCE, check_of, requirements
 from rackproof.verdict.model import (
@@ -59,17 +60,18 @@ class Result:
 
 def evaluate_node(facts: NodeFacts, baseline: Baseline) -> tuple[Outcome, ...]:
     """Every node requirement judged on one node, in catalogue order."""
-    return _judged((r for r in requirements().values() if r.scope == "node"), sound(facts), baseline)
+    return _judged((r for r in requirements().values() if r.scope == "node"), _seen(facts, baseline), baseline)
 
 
 def evaluate_layer(layer: str, facts: NodeFacts, baseline: Baseline) -> tuple[Outcome, ...]:
     """The requirements of one layer judged on one node, without what they rest on in others."""
-    return _judged((r for r in requirements().values() if r.layer == layer), facts, baseline)
+    seen = of_engine(facts, baseline.runtime.engine)
+    return _judged((r for r in requirements().values() if r.layer == layer), seen, baseline)
 
 
 def evaluate_unit(unit: UnitFacts, baseline: Baseline) -> tuple[Outcome, ...]:
     """Every fleet requirement judged on one unit."""
-    nodes = {name: node if isinstance(node, Missing) else sound(node) for name, node in unit.nodes.items()}
+    nodes = {name: node if isinstance(node, Missing) else _seen(node, baseline) for name, node in unit.nodes.items()}
     unit = replace(unit, nodes=nodes)
     outcomes = _judged((r for r in requirements().values() if r.scope == "fleet"), unit, baseline)
     return tuple(replace(outcome, unit=unit.name, nodes=unit.declared) for outcome in outcomes)
@@ -77,7 +79,12 @@ def evaluate_unit(unit: UnitFacts, baseline: Baseline) -> tuple[Outcome, ...]:
 
 def judge_one(requirement: Requirement, facts: NodeFacts, baseline: Baseline) -> Outcome:
     """One requirement by itself on one node: unknown where it is blocked in the catalogue's order."""
-    return _outcome(requirement, sound(facts), baseline, {}, {})
+    return _outcome(requirement, _seen(facts, baseline), baseline, {}, {})
+
+
+def _seen(facts: NodeFacts, baseline: Baseline) -> NodeFacts:
+    """Facts as checks get them: what they say they are, and of the container engine that the baseline names."""
+    return of_engine(sound(facts), baseline.runtime.engine)
 
 
 def judge_node(facts: NodeFacts, baseline: Baseline, unit: str = "") -> NodeResult:

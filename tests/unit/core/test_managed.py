@@ -155,8 +155,6 @@ def test_names_by_family_and_branch() -> None:
     el9, el10 = (_names("580.126.20", name) for name in ("rhel9", "rhel10"))
     assert (el9.stream, el10.stream, el9.pin) == ("nvidia-driver:580-open", "", "")
     assert "kmod-nvidia-open-dkms" in el9.driver and el9.fabric == ("nvidia-imex",)
-    assert _names("580.126.20", "rhel9", "hgx").fabric_modules == ("mlx5_ib", "ib_umad")
-    assert _names("580.126.20", "rhel9", "hgx", "hopper").fabric_modules == ()
 
 
 def test_ubuntus_own_archive() -> None:

@@ -101,7 +101,7 @@ def test_the_shipped_defaults_pin_nothing() -> None:
         ("ssh: {port: 65536}", 1, "ssh.port: 65536 is greater than", ""),
         ("ssh: {port: '22'}", 1, "ssh.port is '22'", "integer"),
         ("ssh: {user: ''}", 1, "ssh.user: '' ", ""),
-        ("container: {engine: podman}", 1, "container.engine is 'podman'", "docker"),
+        ("container: {engine: containerd}", 1, "container.engine is 'containerd'", "docker, podman"),
         ("simulation: {architecture: arm64}", 1, "simulation.architecture is 'arm64'", "x86_64, aarch64"),
         ("gpus: {expect_idle: 'yes'}", 1, "gpus.expect_idle is 'yes'", "boolean"),
         ("reboot:\n  allow: true\n  batch: 0", 3, "reboot.batch: 0 is less than", ""),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from test_layers import CONSENT, Recorder, driver, files, fixtures, healthy, packages
 
-from rackproof import rules, site
+from rackproof import site
 from rackproof.baseline import Baseline, resolve
 from rackproof.deploy import node as deploy_node
 from rackproof.deploy.node import Node, _other_platform
@@ -32,6 +32,8 @@ from rackproof.managed import (
     RPM_KEY,
     managed_files,
 )
+from rackproof.verdict.evaluate import evaluate_node
+from rackproof.verdict.model import Status
 
 URL = "https://developer.download.nvidia.com/compute/cuda/repos"
 ABSENT: Any = Missing("not in this test")
@@ -346,11 +348,45 @@ def test_kernel_arguments_only_where_the_site_asks_and_with_a_reboot(monkeypatch
 
 
 def test_grace_and_amd_arguments() -> None:
-    wanted = rules.load("deploy")["kernel_arguments"].value
-    assert wanted["grace"] == ["init_on_alloc=0", "iommu.passthrough=1"]
     grace = resolve(site.shipped().overlaid({**VALUES, "hardware": "gb300", "kernel": {"tune": True}}, "test"))
-    assert list(grace.kernel.arguments) == wanted["grace"] and grace.kernel.sysctl == (("kernel.numa_balancing", "0"),)
+    assert grace.kernel.arguments == ("init_on_alloc=0", "iommu.passthrough=1")
+    assert grace.kernel.sysctl == (("kernel.numa_balancing", "0"),)
+    release = {"driver": {"version": "30.30.3"}, "allow_derived": True}
+    amd = resolve(site.shipped().overlaid({**release, "hardware": "mi355x", "kernel": {"tune": True}}, "test"))
+    assert amd.kernel.arguments == ("pci=realloc=off,bfsort", "iommu=pt")
     assert "kernel.numa_balancing = 0\n" in next(f.content for f in managed_files(grace) if "sysctl" in f.path)
+
+
+@pytest.mark.parametrize("hardware", ["gb300", "b300", "mi355x"])
+def test_what_tuning_sets_is_what_the_host_s_requirements_ask(hardware: str) -> None:
+    """A node that was started with it, and has its settings, passes; without it, it does not."""
+    values = {"hardware": hardware, "kernel": {"tune": True}, "allow_derived": True}
+    wanted = resolve(site.shipped().overlaid(values, "test"))
+    given = of_tuned(healthy("b300"), wanted.kernel.arguments, dict(wanted.kernel.sysctl))
+    bare = of_tuned(healthy("b300"), ("ro", "quiet"), {"kernel.numa_balancing": "1"})
+    asked = {"host.cmdline_required", "host.iommu", "host.numa_balancing", "gpu_driver.kernel_arguments", "gpu_driver.pci_options"}
+    for facts, status in ((given, Status.PASS), (bare, Status.FAIL)):
+        found = {one.requirement.id: one.status for one in evaluate_node(facts, wanted) if one.requirement.id in asked}
+        assert {name: found[name] for name in found if found[name] is not Status.NOT_APPLICABLE} == {
+            name: status for name in found if found[name] is not Status.NOT_APPLICABLE
+        }
+        assert found["host.iommu"] is status
+
+
+def of_tuned(facts: NodeFacts, cmdline: tuple[str, ...], sysctl: dict[str, str]) -> NodeFacts:
+    assert not isinstance(facts.system, Missing) and not isinstance(facts.system.kernel, Missing)
+    kernel = facts.system.kernel
+    assert not isinstance(kernel.sysctl, Missing)
+    kernel = replace(kernel, sysctl={**kernel.sysctl, **sysctl})
+    return replace(facts, system=replace(facts.system, kernel=kernel), host=replace(facts.host, cmdline=("ro", *cmdline)))
+
+
+@pytest.mark.parametrize(("hardware", "modules"), [("b300", ("mlx5_core", "mlx5_ib", "ib_umad")), ("h200", ()), ("gb300", ())])
+def test_the_fabric_s_modules_are_loaded_as_the_requirement_lists_them(hardware: str, modules: tuple[str, ...]) -> None:
+    wanted = resolve(site.shipped().overlaid({**VALUES, "hardware": hardware, "allow_derived": True}, "test"))
+    assert wanted.nvlink.fabric_modules == modules
+    files = [file.content.splitlines()[1:] for file in managed_files(wanted) if file.path == FABRIC_MODULES]
+    assert files == ([list(modules)] if modules else [])
 
 
 def test_a_clock_that_nobody_sets(monkeypatch: pytest.MonkeyPatch) -> None:

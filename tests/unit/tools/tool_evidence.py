@@ -263,6 +263,27 @@ def image_chain(*documents: bytes) -> str:
 IMAGE_CHAIN = image_chain(INDEX, MANIFEST)
 
 
+PODMAN_INFO = """{
+  "host": {
+    "arch": "amd64", "cgroupControllers": ["cpu", "memory", "pids"], "cgroupManager": "systemd", "cgroupVersion": "v2",
+    "conmon": {"package": "conmon_2.1.12-4_amd64", "path": "/usr/bin/conmon"}, "idMappings": {"gidmap": null, "uidmap": null},
+    "kernel": "6.12.0", "logDriver": "journald", "networkBackend": "netavark",
+    "ociRuntime": {"name": "crun", "package": "crun_1.21-1_amd64", "path": "/usr/bin/crun", "version": "crun version 1.21"},
+    "security": {"apparmorEnabled": false, "capabilities": "CAP_CHOWN,CAP_KILL", "rootless": false, "seccompEnabled": true,
+                 "seccompProfilePath": "/usr/share/containers/seccomp.json", "selinuxEnabled": false}
+  },
+  "store": {"configFile": "/usr/share/containers/storage.conf", "graphDriverName": "overlay",
+            "graphRoot": "/var/lib/containers/storage", "runRoot": "/run/containers/storage"},
+  "version": {"APIVersion": "5.4.2", "Version": "5.4.2"}
+}
+"""
+PODMAN_IMAGE = (
+    '{"Id":"' + "1" * 64 + '","RepoTags":["docker.io/vllm/vllm-openai:kimi-k3"],'
+    '"RepoDigests":["docker.io/vllm/vllm-openai@sha256:54e6","docker.io/vllm/vllm-openai@sha256:aa"],'
+    '"Architecture":"arm64","Config":{"Env":["PATH=/usr/bin","CUDA_VERSION=13.0.2"],"Labels":{"a":"b"}}}\n'
+)
+
+
 def healthy(**changes: str | bytes | Section) -> Evidence:
     """A node on which every section speaks and everything is well."""
     from rackproof.evidence.tools.systemd import UNITS
@@ -347,8 +368,18 @@ def healthy(**changes: str | bytes | Section) -> Evidence:
             '"DiscoveredDevices":[{"Source":"cdi","ID":"nvidia.com/gpu=0"}]}\n'
         ),
         "docker_images": IMAGE,
+        "podman_info": PODMAN_INFO,
+        "podman_images": PODMAN_IMAGE + "end\n",
+        "podman_running": (
+            '{"id":"' + "b" * 64 + '","name":"rackproof-serving","image":"' + "1" * 64 + '","named":"a/b@sha256:1","labels":null,"engine":true}\nend\n'
+        ),
+        "podman_config": (
+            "= /usr/share/containers/containers.conf\n|\n- /etc/containers/containers.conf\n"
+            '= /etc/containers/containers.conf.d/10.conf\n|cdi_spec_dirs = ["/etc/cdi"]\n'
+            "- /usr/share/containers/oci/hooks.d/*nvidia*.json\n+ /etc/containers/oci/hooks.d/oci-nvidia-hook.json\n.\n"
+        ),
         "image_chain": IMAGE_CHAIN,
-        "docker_config": '= /etc/docker/daemon.json\n|{"features": {"cdi": true}}\n- containerd\n- podman\n'
+        "docker_config": '= /etc/docker/daemon.json\n|{"features": {"cdi": true}}\n- containerd\n= podman\n|podman version 5.4.2\n'
         '- /etc/containerd/config.toml\n- /etc/containerd/conf.d/*.toml\n.\n',
         "nvidia_ctk": "NVIDIA Container Toolkit CLI version 1.20.0\ncommit: 5505e2f9\n\n",
         "cdi_specs": f"- /etc/cdi/*.yaml\n= /run/cdi/nvidia.yaml\n{quoted(CDI_SPEC)}\n.\n",

@@ -250,18 +250,20 @@ esac
 """
 
 
-def hub(target: Target, monkeypatch: pytest.MonkeyPatch, token: str) -> subprocess.CompletedProcess[str]:
+def hub(
+    target: Target, monkeypatch: pytest.MonkeyPatch, token: str, engine: str = "docker"
+) -> subprocess.CompletedProcess[str]:
     source = target.folder / "source"
     source.mkdir(exist_ok=True)
     for name, data in model().items():
         (source / name).write_bytes(data)
     for key, value in {"SEEN": target.folder / "seen", "SOURCE": source, "TARGET": target.dir}.items():
         monkeypatch.setenv(key, str(value))
-    target.tool("docker", DOCKER)
+    target.tool(engine, DOCKER)
     monkeypatch.setattr(scripts, "SECRETS", str(target.folder / "secrets"))
     values = target.values(
         reference="r@sha256:1", tagged="r:t", repository="moonshotai/Kimi-K3", endpoint="https://hub.example",
-        with_token=int(bool(token)),
+        with_token=int(bool(token)), engine=engine,
     )  # fmt: skip
     return target.run(scripts.fetch_huggingface(values), stdin=token)
 
@@ -283,6 +285,13 @@ def test_hugging_face_in_the_pinned_image_with_the_token_in_a_file(
     )
     assert list((target.folder / "secrets").iterdir()) == []
     assert target.state() == WeightsState(REVISION, "")
+
+
+def test_hugging_face_by_podman(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    target.tool("docker", "exit 9")
+    done = hub(target, monkeypatch, "", engine="podman")
+    assert done.returncode == 0, done.stderr
+    assert "--security-opt\nlabel=disable\n" in (target.folder / "seen").read_text()
 
 
 def test_hugging_face_that_refuses(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,7 @@ from rackproof.evidence.tools import (
     package_policy,
     packages,
     pci,
+    podman,
     rdma,
     rocm_smi,
     running,
@@ -50,7 +51,7 @@ from rackproof.evidence.tools import (
 
 MODULES = (
     host, control, systemd, packages, nvidia_driver, modprobe, gpu_holders, nvidia_smi, nvidia_topo, nvidia_nvlink, imex,
-    kernel_log, container, image_chain, cdi, system, cpu, storage, time_sync, kernels, kernel_events, package_policy, engines,
+    kernel_log, container, podman, image_chain, cdi, system, cpu, storage, time_sync, kernels, kernel_events, package_policy, engines,
     fabric_manager, node_state, nvme,
     rdma, network, pci, lspci, amd, amd_smi, rocm_smi, serving, running, weights,
 )  # fmt: skip

@@ -73,6 +73,11 @@ def default_runtime(evidence: Evidence) -> Fact[str]:
     return _info_text(evidence, "DefaultRuntime")
 
 
+def log_driver(evidence: Evidence) -> Fact[str]:
+    """Of a container for which none is named."""
+    return _info_text(evidence, "LoggingDriver")
+
+
 def data_root(evidence: Evidence) -> Fact[str]:
     return _info_text(evidence, "DockerRootDir")
 

@@ -26,6 +26,7 @@ PRELOAD = "/etc/ld.so.preload"
 SHM = "/dev/shm"
 SEGMENTS = ("nccl-", "psm_", "sem.mp-")  # NCCL's, and those of Python's shared_memory and multiprocessing
 MASK = "***"
+ENGINES = ("docker", "podman")  # their options are the same words
 
 # Applied in turn: a whole word in quotes, a value in quotes or bare, options of the engine.
 _NAMED = "[A-Za-z0-9_]*(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_KEY)[A-Za-z0-9_]*="
@@ -121,8 +122,8 @@ def parse_unit(text: str) -> Fact[DockerRun]:
         words = [word.replace("%%", "%").replace("$$", "$") for word in shlex.split(starts[0])]
     except ValueError as error:
         return Missing(f"ExecStart= cannot be read: {error}")
-    if words[1:2] != ["run"] or not words[0].endswith("docker"):
-        return Missing(f"the unit does not start docker run: {one_line(starts[0])}")
+    if words[1:2] != ["run"] or not words[0].endswith(ENGINES):
+        return Missing(f"the unit does not start docker run or podman run: {one_line(starts[0])}")
     return _docker_run(words[2:])
 
 

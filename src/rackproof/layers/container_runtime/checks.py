@@ -8,7 +8,7 @@ from rackproof.baseline import Baseline
 from rackproof.facts import NodeFacts, known
 from rackproof.layers.readings import Reading, all_of, either, of, seen
 from rackproof.layers.words import driver_version, packages, service, service_words, upstream, version
-from rackproof.layers.words_storage import at_least, by_hand, conflicts
+from rackproof.layers.words_storage import DAEMONS, at_least, by_hand, conflicts, hooks
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement, judge
 
@@ -19,12 +19,14 @@ TOOLKIT_PACKAGES = ("nvidia-container-toolkit", "libnvidia-container")  # how th
 @check("container_runtime.engine")
 def engine(facts: NodeFacts, baseline: Baseline) -> Judgement:
     wanted, least = baseline.runtime.engine, version(baseline.runtime.engine_min, "the baseline")
+    running = seen(service(facts, wanted), lambda unit: unit.installed and unit.running, service_words)
     readings = {
         "engine": seen(facts.runtime.engine, lambda found: found == wanted, lambda found: found or "none installed"),
-        "service": seen(service(facts, wanted), lambda unit: unit.installed and unit.running, service_words),
+        **({"service": running} if wanted in DAEMONS else {}),  # podman is none
         "version": seen(facts.runtime.engine_version, lambda found: version(found, "the engine") >= least),
     }
-    return all_of(f"{wanted} >= {baseline.runtime.engine_min}, its service active", readings)
+    said = ", its service active" if wanted in DAEMONS else ""
+    return all_of(f"{wanted} >= {baseline.runtime.engine_min}{said}", readings)
 
 
 @check("container_runtime.toolkit")
@@ -147,8 +149,10 @@ def nvidia_runtime(facts: NodeFacts, baseline: Baseline) -> Judgement:
 
 @check("container_runtime.default_runtime")
 def default_runtime(facts: NodeFacts, baseline: Baseline) -> Judgement:
-    found = seen(facts.runtime.default_runtime, lambda name: "nvidia" not in name)
-    return all_of("one that adds no GPU by itself", {"default runtime": found})
+    readings = {"default runtime": seen(facts.runtime.default_runtime, lambda name: "nvidia" not in name)}
+    if baseline.runtime.engine == "podman":
+        readings["hooks"] = seen(hooks(facts), lambda found: not found, lambda found: ", ".join(found) or "none")
+    return all_of("one that adds no GPU by itself", readings)
 
 
 @check("container_runtime.obsolete_packages")

@@ -147,4 +147,7 @@ def log_size(facts: NodeFacts, baseline: Baseline) -> Judgement:
         config(facts),
         lambda found: setting(found, "log-driver") in ROTATING or bool(setting(found, "log-opts", "max-size")),
     )
-    return all_of("max-size, or a log driver that rotates", {"container logs are limited": seen(limited, bool, yes_no)})
+    found = seen(limited, bool, yes_no)
+    if baseline.runtime.engine == "podman":
+        found = seen(facts.runtime.log_driver, lambda driver: driver in ROTATING)
+    return all_of("max-size, or a log driver that rotates", {"container logs are limited": found})

@@ -1,4 +1,4 @@
-"""Layer container_runtime: engine, NVIDIA Container Toolkit at one version, CDI for the driver that is loaded."""
+"""Layer container_runtime: the engine that the site names, NVIDIA Container Toolkit at one version, CDI for the loaded driver."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rackproof.deploy.onhost import Watch
 from rackproof.facts import CdiSpec
 
 _CDI = "/var/run/cdi/nvidia.yaml"
+_REFRESH = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
 
 
 def bring_about(node: Node) -> None:
@@ -18,7 +19,8 @@ def bring_about(node: Node) -> None:
         if node.baseline.vendor != "nvidia":
             return  # the devices of AMD's GPUs are handed to a container by name, as AMD and vLLM document it
         toolkit_changes = _toolkit(node)
-        if toolkit_changes or not _configured(node):
+        # Podman reads CDI specs by itself: there is no file to write for it and nothing to start again.
+        if _is_docker(node) and (toolkit_changes or not _configured(node)):
             node.shell(
                 "Container engine knows the NVIDIA runtime and CDI",
                 "nvidia-ctk runtime configure --runtime=docker --cdi.enabled\nsystemctl restart docker",
@@ -26,15 +28,31 @@ def bring_about(node: Node) -> None:
                 watch=Watch(files=("/etc/docker/daemon.json",), units=("docker",)),
             )
         _cdi(node, toolkit_changes)
+        _refreshed(node)
+
+
+def _is_docker(node: Node) -> bool:
+    return node.baseline.runtime.engine == "docker"
 
 
 def _engine(node: Node) -> None:
+    if not _is_docker(node):
+        _podman(node)
+        return
     package = node.baseline.runtime.engine_package
-    if known_or(node.facts.runtime.engine, None) is None:
+    if known_or(node.runtime.engine, None) is None:
         node.packages(f"Install {package}", f"refresh\ninstall {package}")
     if not node.unit_ok("docker"):
         node.shell("Start docker", "systemctl unmask -q docker\nsystemctl enable -q --now docker",
                    watch=Watch(units=("docker",)))  # fmt: skip
+
+
+def _podman(node: Node) -> None:
+    """Distributions that are still in use have a podman that does not understand the toolkit's specs: better none than that."""
+    runtime, there = node.baseline.runtime, known_or(node.runtime.engine_version, None)
+    if not _at_least(there, runtime.engine_min):
+        package = runtime.engine_package
+        node.packages(f"Install {package}", f"refresh\nat_least {runtime.engine_min} {package}\ninstall {package}")
 
 
 def _toolkit(node: Node) -> bool:
@@ -54,9 +72,12 @@ def _toolkit(node: Node) -> bool:
 
 def _safe(node: Node) -> bool:
     """Whether the installed toolkit is not older than the oldest that is safe, where the site pins none."""
-    there = known_or(node.facts.runtime.toolkit_version, None)
+    return _at_least(known_or(node.facts.runtime.toolkit_version, None), node.baseline.runtime.toolkit_min)
+
+
+def _at_least(found: str | None, least: str) -> bool:
     try:
-        return there is not None and Version(there) >= Version(node.baseline.runtime.toolkit_min)
+        return found is not None and Version(found) >= Version(least)
     except InvalidVersion:
         return False
 
@@ -84,3 +105,17 @@ def _cdi(node: Node, toolkit_changes: bool) -> None:
         "CDI spec for the loaded driver", f"{aside}mkdir -p /var/run/cdi\nnvidia-ctk cdi generate --output={_CDI}",
         watch=Watch(files=(_CDI, *by_hand)),
     )  # fmt: skip
+
+
+def _refreshed(node: Node) -> None:
+    """/var/run is empty after a boot: the toolkit's own units write the spec again, then and when the driver changes."""
+    units = known_or(node.facts.host.units, {})
+    there = [units[name] for name in _REFRESH if name in units and units[name].load in ("loaded", "masked")]
+    off = [unit.name for unit in there if unit.enabled != "enabled"]
+    if off:
+        names = " ".join(off)
+        node.shell(
+            "The CDI spec is refreshed at boot",
+            f"systemctl unmask -q {names}\nsystemctl enable -q {names}\nsystemctl start {_REFRESH[0]}",
+            watch=Watch(units=tuple(off)),
+        )  # fmt: skip

@@ -90,7 +90,7 @@ def _script(node: Node, packages: PackageBaseline, version: str) -> str:
         f"stream {names.stream}" if names.stream else "",
         f"pin {version} {names.pin or '-'} {' '.join(exact)}",
         f"signed_modules {names.kernel}" if names.kernel else "headers",
-        "extra_modules" if names.fabric_modules else "",
+        "extra_modules" if node.baseline.nvlink.fabric_modules else "",
         *(f"want {version} {' '.join(names.any_of(name))}" for name in exact),
         f"also {' '.join(names.fabric_unversioned)}" if names.fabric_unversioned else "",
         f"drop {' '.join(unwanted)}" if (unwanted := _unwanted(node)) else "",

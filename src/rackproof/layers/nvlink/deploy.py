@@ -58,9 +58,7 @@ def _disagrees(node: Node) -> bool:
 
 def _fabric_manager(node: Node, stale: bool) -> None:
     """Its modules first, and for the next boots too; nvlsm is started by Fabric Manager's own unit."""
-    names = node.baseline.packages.names if node.baseline.packages else None
-    modules = names.fabric_modules if names else ()
-    load = "".join(f"modprobe {module}\n" for module in modules)
+    load = "".join(f"modprobe {module}\n" for module in node.baseline.nvlink.fabric_modules)
     node.files("Kernel modules of the NVLink fabric, at every boot", node.managed("nvlink"), then=load)
     if stale or node.driver_changes or node.reboot or not node.unit_ok("nvidia-fabricmanager"):
         node.shell(

@@ -56,6 +56,8 @@ def bring_about(node: Node) -> None:
     with node.layer("rdma"):
         if node.baseline.vendor == "nvidia":
             _peermem(node)
+        if node.baseline.runtime.engine != "docker":
+            return  # podman has no daemon whose limit a container gets: the launch gives it
         node.files("Containers may lock memory", _LIMITS, then="systemctl daemon-reload")
         limited = [service for service in _ENGINE if not _unlimited(node, service)]
         if limited:

@@ -88,6 +88,7 @@ def _from_hub(node: Node, name: str, values: dict[str, object], repository: str)
         "reference": image.reference, "tagged": f"{image.repository}:{image.tag}",
         "repository": node.site.value("weights", "repository", default=repository),
         "endpoint": node.site.value("weights", "url", default=""), "with_token": int(bool(token)),
+        "engine": node.baseline.runtime.engine,
     }  # fmt: skip
     node.watched(name, scripts.fetch_huggingface({**values, **more}), FETCH_S, secret=token)
 

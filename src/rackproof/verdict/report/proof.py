@@ -157,6 +157,8 @@ _TYPED = {
     "kernel_log": "journalctl -k -b || dmesg",
     "gpu_holders": "fuser -v /dev/nvidia*",
     "docker_images": "docker image ls --digests",
+    "podman_images": "podman image ls --digests",
+    "podman_info": "podman info",
     "imex_ctl": "nvidia-imex-ctl -N",
     "pci_bridges": "lspci -D -vvv -d ::0604",
     "rocm_smi": "rocm-smi",

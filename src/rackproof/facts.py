@@ -231,6 +231,7 @@ class CdiSpec:
     path: str
     driver_versions: tuple[str, ...]  # versions in the names of the libraries it mounts
     devices: tuple[str, ...]  # "0", "1", "all", ...
+    nodes: tuple[str, ...] = ()  # of amd.com/gpu alone: the device files it hands over, "/dev/kfd"
 
 
 @dataclass(frozen=True)
@@ -263,6 +264,7 @@ class RuntimeFacts:
     security_options: Fact[tuple[str, ...]] = _UNREAD  # names: seccomp, apparmor, rootless, userns, selinux
     image_chains: Fact[tuple[ImageChain, ...]] = _UNREAD  # what proves an image without a digest
     running: Fact[tuple[RunningContainer, ...]] = _UNREAD  # all containers that run
+    amd_cdi_specs: Fact[tuple[CdiSpec, ...]] = _UNREAD  # of amd.com/gpu
 
 
 @dataclass(frozen=True)

@@ -240,6 +240,7 @@ def _runtime(evidence: Evidence) -> RuntimeFacts:
         security_options=_read(container.security_options, evidence),
         image_chains=_read(image_chain.chains, evidence),
         running=_read(running.running, evidence),
+        amd_cdi_specs=_read(cdi.amd_cdi_specs, evidence),
     )
 
 

@@ -20,6 +20,7 @@ from rackproof.facts_amd import AmdDriverFacts, AmdGpu, DeviceAccess, KfdNode, R
 
 MODULE = "/sys/module/amdgpu"
 NODES = "/sys/class/kfd/kfd/topology/nodes"
+GROUPS = ("render", "video")  # whose members may open the devices
 XGMI = 11  # type of an io_link that is XGMI: HSA_IOLINKTYPE_XGMI in kfd_crat.h
 DEVICE_FILES = (
     "unique_id", "mem_info_vram_total", "mem_info_vram_used", "current_compute_partition", "current_memory_partition",
@@ -36,6 +37,7 @@ if [ -d {MODULE} ]; then
     say 'modinfo filename' "$(modinfo -n amdgpu)"
   fi
   [ ! -c /dev/kfd ] || say 'kfd access' "$(stat -c '%a %G' /dev/kfd)"
+  say members "$(getent group {" ".join(GROUPS)} 2>/dev/null)"
   set -- {NODES}/*/io_links/*/properties
   [ ! -r "$1" ] || printf '= xgmi\\n%s\\n' "$(awk '
     $1 == "type" {{ type = $2 }}
@@ -102,6 +104,7 @@ def driver(evidence: Evidence) -> Fact[AmdDriverFacts]:
         kfd_access=_kfd_access(group),
         xgmi=_xgmi(group),
         gpus=_gpus(group),
+        members=Missing("names of users are redacted") if evidence.redacted else _members(group),
     )
 
 
@@ -111,6 +114,17 @@ def _kfd_access(group: Group) -> Fact[DeviceAccess]:
         return text or Missing("/dev/kfd is no device")
     match = re.fullmatch(r"([0-7]{3,4}) (\S{1,64})", text.strip())
     return DeviceAccess(match[1], match[2]) if match else Missing(f"/dev/kfd: {one_line(text) or 'stat printed nothing'}")
+
+
+def _members(group: Group) -> Fact[Mapping[str, tuple[str, ...]]]:
+    """Group -> who is listed in it, as getent prints them: "render:x:992:alice,bob". A group that is not there has none."""
+    text = group.text("members")
+    if not isinstance(text, str):
+        return text or Missing("the probe did not look for members of groups")
+    found = [re.fullmatch(r"([a-z]+):[^:]*:[0-9]+:([^:\s]*)", line) for line in text.splitlines()]
+    if not found or not all(found):
+        return Missing(f"members of {' and '.join(GROUPS)}: {one_line(text) or 'getent knows neither group'}")
+    return {line[1]: tuple(filter(None, line[2].split(","))) for line in found if line}
 
 
 def _parameters(group: Group) -> Fact[Mapping[str, str]]:

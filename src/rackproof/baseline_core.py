@@ -190,6 +190,7 @@ def packages(r: Resolving) -> PackageBaseline | None:
         r.notes["packages"] = "the site pins no driver version or names no package repository"
         return None
     repository, origin = r.site.require("packages", "repository"), r.site.get("packages", "origin")
+    r.notes["packages.toolkit_repository"] = "the site asks for no container toolkit of AMD's"
     if r.hardware.vendor == "amd":
         return _amd_packages(r, pinned, repository)
     where = origin.source if origin else pinned.source
@@ -230,7 +231,6 @@ def _amd_packages(r: Resolving, pinned: Cell[str], repository: Cell[str]) -> Pac
 
 def _toolkit_repository(r: Resolving) -> str:
     if r.site.get("container", "amd_toolkit", "version") is None:
-        r.notes["packages.toolkit_repository"] = "the site asks for no container toolkit of AMD's"
         return ""
     default = amd_toolkit_repository()
     found: str = r.choose("packages.toolkit_repository", "container", "amd_toolkit", "repository", default=default)

@@ -207,6 +207,11 @@ def locked(locks: Sequence[str], name: str, version: str) -> bool:
     return any(wanted.match(line) for line in locks)
 
 
+def plain(version: str) -> str:
+    """A package's version without epoch, revision, and the release of Ubuntu that AMD writes behind a tilde."""
+    return re.split("[-~]", version.rpartition(":")[2])[0]
+
+
 def amd_toolkit_repository() -> str:
     """Where AMD's container toolkit comes from, unless a site names a mirror."""
     found: str = _cells().get("amd", "toolkit_repository").value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from tool_evidence import evidence, healthy, reason, section
@@ -94,6 +95,24 @@ def test_who_may_open_kfd() -> None:
     assert "/dev/kfd: rw render" in reason(access("rw render"))
     without = amd.driver(evidence(amd=AMD.replace("= kfd access\n|660 render\n", "")))
     assert isinstance(without, AmdDriverFacts) and "did not look" in reason(without.kfd_access)
+
+
+def test_who_is_in_the_groups_of_the_devices() -> None:
+    said = "|render:x:992:alice,bob\n|video:x:44:alice"
+
+    def members(text: str) -> object:
+        assert said in AMD
+        found = amd.driver(evidence(amd=AMD.replace(said, text)))
+        assert isinstance(found, AmdDriverFacts)
+        return found.members
+
+    assert members(said) == {"render": ("alice", "bob"), "video": ("alice",)}
+    assert members("|render:x:992:") == {"render": ()}
+    assert "getent knows neither group" in reason(members("|"))
+    for damaged in ("|render:x", "|render:x:992:a b", "|getent: command not found", "|render:x:992:a\n|x"):
+        assert isinstance(members(damaged), Missing), damaged
+    hidden = amd.driver(replace(evidence(amd=AMD), redacted=True))
+    assert isinstance(hidden, AmdDriverFacts) and "redacted" in reason(hidden.members)
 
 
 def test_kfd() -> None:

@@ -6,12 +6,11 @@ starts containers by `--runtime amd`, or by CDI, asks for it by container.amd_to
 
 from __future__ import annotations
 
-import re
-
 from rackproof.deploy.node import Node, known_or
 from rackproof.deploy.onhost import Watch
 from rackproof.facts import CdiSpec, Missing
 from rackproof.managed import AMD_TOOLKIT
+from rackproof.package_names import plain
 
 SPEC = "/etc/cdi/amd.json"
 
@@ -39,9 +38,7 @@ def toolkit(node: Node) -> None:
 
 def _package(node: Node, version: str) -> bool:
     names = node.baseline.packages.names.toolkit if node.baseline.packages else ()
-    # "1.3.0~24.04": the release of Ubuntu stands behind a tilde
-    there = [re.split("[-~]", node.version_of(name).rpartition(":")[2])[0] for name in names]
-    if set(there) == {version} and not known_or(node.facts.host.broken_packages, ()):
+    if {plain(node.version_of(name)) for name in names} == {version} and not known_or(node.facts.host.broken_packages, ()):
         return False
     wanted = [f"want {version} {name}" for name in names]
     node.packages(f"Install AMD Container Toolkit {version}", "\n".join(["refresh", *wanted, "go"]))

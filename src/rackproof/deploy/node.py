@@ -124,6 +124,11 @@ class Node:
                 name=name, step=step, run=self.run, terms=terms, _parallel=self.site.value("reboot", "batch")
             )
 
+    def note(self, text: str) -> None:
+        """Say something for whoever reads the plan, or the log of the deploy."""
+        self.notes.append(text)
+        logger.info(f"{current_host.print_prefix}note: {text}")
+
     def stop(self, reason: str) -> None:
         """End the deploy of this node with a message; the run then ends with an error."""
         if not self.stopped:

@@ -118,7 +118,7 @@ def _partitions(node: Node) -> None:
     found = {str(known_or(gpu.compute_partition, wanted["compute"])) for gpu in gpus}
     found |= {str(known_or(gpu.memory_partition, wanted["memory"])) for gpu in gpus}
     if others := found - set(wanted.values()):
-        node.notes.append(
+        node.note(
             f"GPUs are partitioned ({clean(', '.join(sorted(others)), 100)}), and the layouts count on "
             f"{' and '.join(wanted.values())}; a deploy leaves that as it is: amd-smi set --compute-partition and "
             "--memory-partition change it, and end what runs"

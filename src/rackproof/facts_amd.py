@@ -123,6 +123,7 @@ class AmdFacts:
     driver: Fact[AmdDriverFacts]
     gpus: Fact[tuple[AmdGpu, ...]]  # what every source says, joined
     ras: Fact[tuple[RasEvent, ...]]  # from the kernel log
+    blacklisted: Fact[bool] = _NOT_PRINTED  # modprobe.d or the kernel command line keep amdgpu out at boot
 
 
 def join(*parts: Fact[tuple[AmdGpu, ...]]) -> Fact[tuple[AmdGpu, ...]]:

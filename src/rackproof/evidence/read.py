@@ -267,4 +267,5 @@ def _amd(evidence: Evidence) -> AmdFacts:
         driver=driver,
         gpus=join_by_address(by_amd_smi, _read(rocm_smi.cards, evidence), by_driver),
         ras=_read(amd.ras, evidence),
+        blacklisted=_read(modprobe.amdgpu_blacklisted, evidence),
     )

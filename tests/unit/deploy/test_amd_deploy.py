@@ -125,6 +125,16 @@ def test_another_known_release_is_replaced_and_an_unknown_one_is_not(monkeypatch
     assert [name for name in recorder.names if not name.startswith("Stop")] == []
 
 
+def test_a_blacklist_is_said_before_anything_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept_out = replace(node(), amd=replace(amd(loaded=False), blacklisted=True))
+    recorder, found = run(monkeypatch, kept_out, chosen())
+    assert "has amdgpu blacklisted" in found.stopped and not any("amdgpu 30.30.3" in name for name in recorder.names)
+    late = replace(node(**HEALTHY), amd=replace(amd(), blacklisted=True))  # a unit loaded it
+    assert run(monkeypatch, late, chosen())[0].names == []
+    unread = replace(node(**HEALTHY), amd=replace(amd(loaded=False), blacklisted=ABSENT))
+    assert run(monkeypatch, unread, chosen())[0].names == ["Reboot, 2 at a time"]
+
+
 def test_who_uses_the_gpus_is_not_disrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = node()
     facts = replace(facts, driver=replace(facts.driver, holders=("vllm (4711)",)))

@@ -17,7 +17,7 @@ from rackproof.verdict.report.clean import clean
 
 def bring_about(node: Node) -> None:
     """Repository, driver, reboot, users. Partition modes are read and said, and never changed: that resets the GPUs."""
-    if why := _unknown(node) or secure_boot(node):
+    if why := _unknown(node) or _kept_out(node) or secure_boot(node):
         node.stop(why)
     repository(node)
     _packages(node)
@@ -34,6 +34,19 @@ def _unknown(node: Node) -> str:
     return (
         f"has amdgpu-dkms {clean(there, 60)}, which is of no release that is known here: remove it (apt purge amdgpu-dkms "
         "amdgpu-dkms-firmware), or bring it to a known release by AMD's own installer first"
+    )
+
+
+def _kept_out(node: Node) -> str:
+    """A blacklist is of AMD's module and of the kernel's own alike, and no reboot of ours would get past it."""
+    amd = node.facts.amd
+    if isinstance(amd, Missing) or isinstance(amd.driver, Missing) or amd.driver.loaded:
+        return ""
+    if known_or(amd.blacklisted, False) is not True:
+        return ""
+    return (
+        "has amdgpu blacklisted (/etc/modprobe.d, or modprobe.blacklist= on the kernel command line), and nothing loads it "
+        "after boot: take that away, run update-initramfs -u and update-grub, and reboot; or load the module by a unit"
     )
 
 

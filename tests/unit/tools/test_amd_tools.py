@@ -98,18 +98,18 @@ def test_who_may_open_kfd() -> None:
 
 
 def test_who_is_in_the_groups_of_the_devices() -> None:
-    said = "|render:x:992:alice,bob\n|video:x:44:alice"
+    said = "|render:x:992:alice,bob\n= members video\n|video:x:44:alice"
 
-    def members(text: str) -> object:
+    def members(render: str, video: str = "|video:x:44:alice") -> object:
         assert said in AMD
-        found = amd.driver(evidence(amd=AMD.replace(said, text)))
+        found = amd.driver(evidence(amd=AMD.replace(said, f"{render}\n= members video\n{video}")))
         assert isinstance(found, AmdDriverFacts)
         return found.members
 
-    assert members(said) == {"render": ("alice", "bob"), "video": ("alice",)}
-    assert members("|render:x:992:") == {"render": ()}
-    assert "getent knows neither group" in reason(members("|"))
-    for damaged in ("|render:x", "|render:x:992:a b", "|getent: command not found", "|render:x:992:a\n|x"):
+    assert members("|render:x:992:alice,bob") == {"render": ("alice", "bob"), "video": ("alice",)}
+    assert members("|render:x:992:", "|") == {"render": ()}
+    assert "getent knows no group render and no group video" in reason(members("|", "|"))
+    for damaged in ("|render:x", "|render:x:992:a b", "|getent: command not found", "|render:x:992:a\n|x", "|video:x:44:a"):
         assert isinstance(members(damaged), Missing), damaged
     hidden = amd.driver(replace(evidence(amd=AMD), redacted=True))
     assert isinstance(hidden, AmdDriverFacts) and "redacted" in reason(hidden.members)

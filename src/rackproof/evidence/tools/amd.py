@@ -37,7 +37,7 @@ if [ -d {MODULE} ]; then
     say 'modinfo filename' "$(modinfo -n amdgpu)"
   fi
   [ ! -c /dev/kfd ] || say 'kfd access' "$(stat -c '%a %G' /dev/kfd)"
-  say members "$(getent group {" ".join(GROUPS)} 2>/dev/null)"
+  for g in {" ".join(GROUPS)}; do say "members $g" "$(getent group $g 2>/dev/null)"; done
   set -- {NODES}/*/io_links/*/properties
   [ ! -r "$1" ] || printf '= xgmi\\n%s\\n' "$(awk '
     $1 == "type" {{ type = $2 }}
@@ -117,14 +117,18 @@ def _kfd_access(group: Group) -> Fact[DeviceAccess]:
 
 
 def _members(group: Group) -> Fact[Mapping[str, tuple[str, ...]]]:
-    """Group -> who is listed in it, as getent prints them: "render:x:992:alice,bob". A group that is not there has none."""
-    text = group.text("members")
-    if not isinstance(text, str):
-        return text or Missing("the probe did not look for members of groups")
-    found = [re.fullmatch(r"([a-z]+):[^:]*:[0-9]+:([^:\s]*)", line) for line in text.splitlines()]
-    if not found or not all(found):
-        return Missing(f"members of {' and '.join(GROUPS)}: {one_line(text) or 'getent knows neither group'}")
-    return {line[1]: tuple(filter(None, line[2].split(","))) for line in found if line}
+    """Group -> who is listed in it, as getent prints it: "render:x:992:alice,bob". A group that is not there is left out."""
+    members = {}
+    for name in GROUPS:
+        text = group.text(f"members {name}")
+        if not isinstance(text, str):
+            return text or Missing(f"the probe did not look for members of {name}")
+        found = re.fullmatch(rf"{name}:[^:]*:[0-9]+:([^:\s]*)", text)
+        if found:
+            members[name] = tuple(filter(None, found[1].split(",")))
+        elif text:
+            return Missing(f"members of {name}: {one_line(text)}")
+    return members or Missing(f"getent knows no group {' and no group '.join(GROUPS)}")
 
 
 def _parameters(group: Group) -> Fact[Mapping[str, str]]:

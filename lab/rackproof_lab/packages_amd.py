@@ -42,7 +42,7 @@ def driver(release: str, module: str, code: str, build: str) -> Iterator[Deb]:
         "amdgpu-dkms", f"1:{module}.{code}-{build}.{UBUNTU}", {"Depends": "amdgpu-dkms-firmware"},
         {f"/usr/src/amdgpu-{source}/dkms.conf": f'PACKAGE_NAME="amdgpu"\nPACKAGE_VERSION="{source}"\n'},
         postinst=_INSTALL.format(source=source, module=module, srcversion=_srcversion(source)),
-        prerm=_REMOVE.format(source=source),
+        prerm=_REMOVE,
     )  # fmt: skip
     firmware = f"/usr/lib/firmware/updates/amdgpu/{release}.txt"
     yield Deb("amdgpu-dkms-firmware", f"1:{release}.0.{code}-{build}.{UBUNTU}", {}, {firmware: "lab stand-in\n"})
@@ -66,13 +66,17 @@ def _srcversion(source: str) -> str:
     return hashlib.sha256(f"rackproof-lab {source}".encode()).hexdigest()[:23].upper()
 
 
-# A 'module' for every kernel: a text file that the lab's boot model and its modinfo read.
+# A 'module' for every kernel: a text file that the lab's boot model and its modinfo read. Links and folders are DKMS's own.
 _INSTALL = """
+rm -rf /var/lib/dkms/amdgpu
+mkdir -p /var/lib/dkms/amdgpu/{source}
+ln -s /usr/src/amdgpu-{source} /var/lib/dkms/amdgpu/{source}/source
 for k in /usr/lib/modules/*/; do
   [ -d "$k" ] || continue
   kernel=$(basename "$k")
   built=/var/lib/dkms/amdgpu/{source}/$kernel/$(uname -m)/module
   mkdir -p "$k/updates/dkms" "$built"
+  ln -s "{source}/$kernel/$(uname -m)" "/var/lib/dkms/amdgpu/kernel-$kernel-$(uname -m)"
   printf 'version=%s\\nsrcversion=%s\\nlicense=GPL and additional rights\\nvermagic=%s SMP preempt mod_unload\\n' \\
     '{module}' '{srcversion}' "$kernel" > "$built/amdgpu.ko"
   cp "$built/amdgpu.ko" "$k/updates/dkms/amdgpu.ko"
@@ -86,5 +90,5 @@ for k in /usr/lib/modules/*/; do
   rm -f "$k/updates/dkms/amdgpu.ko"
   if [ -e "$k/modules.dep" ]; then sed -i '/\\/amdgpu/d' "$k/modules.dep"; fi
 done
-rm -rf /var/lib/dkms/amdgpu/{source}
+rm -rf /var/lib/dkms/amdgpu
 """

@@ -66,7 +66,7 @@ def _srcversion(source: str) -> str:
     return hashlib.sha256(f"rackproof-lab {source}".encode()).hexdigest()[:23].upper()
 
 
-# A 'module' for every kernel: a text file that the lab's boot model and its modinfo read. Links and folders are DKMS's own.
+# A 'module' for every kernel: a text file that the lab's boot model and its modinfo read. Folders and links are DKMS's.
 _INSTALL = """
 rm -rf /var/lib/dkms/amdgpu
 mkdir -p /var/lib/dkms/amdgpu/{source}

@@ -94,10 +94,10 @@ class Node:
     def packages(self, name: str, script: str, *, disrupts: bool = False, domain: bool = False, detail: str = "") -> None:
         """Add a step that installs or removes packages."""
         step = self._step(name, disrupts=disrupts, domain=domain, detail=detail)
+        watch = Watch(packages=True, module="amdgpu" if self.baseline.vendor == "amd" else "nvidia")
         if self._goes_on(step):
             operations.packages(
-                name=name, script=script, step=step, run=self.run, watch=Watch(packages=True), manager=self.manager,
-                _timeout=STEP_S,
+                name=name, script=script, step=step, run=self.run, watch=watch, manager=self.manager, _timeout=STEP_S,
             )  # fmt: skip
 
     def files(self, name: str, wanted: Sequence[File], then: str = "", *, first: str = "", domain: bool = False) -> None:

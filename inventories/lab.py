@@ -8,11 +8,12 @@ from rackproof.inventory import rack
 
 _lab = rackproof_lab.describe()
 rackproof_lab.enter_network()
-_layouts = {"gb300": "gb300-tp8", "b300": "b300-tp8"}  # by the profile the lab was started with
+_layouts = {"gb300": "gb300-tp8", "b300": "b300-tp8", "mi355x": "mi355x-tp8"}  # by the profile the lab was started with
+_amd = _lab["profile"] == "mi355x"
 
 lab = rack(
     ",".join(node["name"] for node in _lab["nodes"]),
-    group="lab",
+    group="lab_amd" if _amd else "lab",
     addresses=",".join(node["address"] for node in _lab["nodes"]),
     nvlink_domain="lab" if _lab["profile"] == "gb300" else None,
     overlay={
@@ -23,10 +24,14 @@ lab = rack(
             "key_file": _lab["ssh"]["key"],
             "known_hosts_file": _lab["ssh"]["known_hosts"],
         },
-        "packages": {"key_url": _lab["apt"]["key_url"], "key_fingerprint": _lab["apt"]["key_fingerprint"]},
+        "packages": {
+            "key_url": _lab["apt"]["amd_key_url" if _amd else "key_url"],
+            "key_fingerprint": _lab["apt"]["key_fingerprint"],
+        },
         # Names of public registries can only be resolved on the nodes, so nobody can ask for the size first.
         "image": {"repository": _lab["image"]["reference"].rpartition(":")[0], "free_bytes": 10_000_000},
-        "simulation": {"image": {key: _lab["image"][key] for key in ("index", "amd64", "arm64")}},
+        # The image of AMD is of one architecture, so its one digest stands for all.
+        "simulation": {"image": {key: _lab["image"].get(key, _lab["image"]["index"]) for key in ("index", "amd64", "arm64")}},
     },
     overlay_source="the running lab",
 )

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rackproof_lab import kernel
+from rackproof_lab import boot_files, hardware_amd, kernel
 from rackproof_lab.proc import replace
 
 Json = dict[str, Any]
@@ -32,18 +32,27 @@ _BUILD = "(builder@rackproof-lab)  Mon Mar  2 00:00:00 UTC 2026"
 def boot(node_dir: Path) -> None:
     """Work out and write everything that a boot decides. `node_dir`/root must hold the node's file system."""
     sim, node = node_dir / "sim", _node(node_dir)
-    state = kernel.boot(node_dir / "root")
-    _reset_boot_folder(node_dir / "rw", state, node)
-    replace(sim / "cmdline", state.cmdline + "\n")
+    (hardware_amd.boot if _is_amd(node) else _boot)(node_dir, node)
     replace(sim / "sysctl", "".join(f"{k}={v}\n" for k, v in SYSCTLS.items()))
     replace(sim / "known-modules", KNOWN_MODULES)
+    _sysfs(sim, node)
+    refresh(node_dir)
+
+
+def _boot(node_dir: Path, node: Json) -> None:
+    """What a boot decides on a host with NVIDIA's GPUs."""
+    sim = node_dir / "sim"
+    state = kernel.boot(node_dir / "root")
+    modules = [("nouveau", "")] if state.nouveau else []
+    if state.driver:
+        modules += [(name, state.driver) for name in ("nvidia", "nvidia_uvm", "nvidia_modeset")]
+    boot_files.load(node_dir / "rw", modules)
+    replace(sim / "cmdline", state.cmdline + "\n")
     replace(sim / "devices", _devices(state, node))
     replace(sim / "nodes.sh", _nodes_script(state, node, faults(node_dir)))
     replace(sim / "boot.json", json.dumps({"driver": state.driver, "open": state.open_module}))
     replace(sim / "dmesg.boot", "".join(f"{line}\n" for line in _log(state, node)))
     _driver(sim / "driver", state, node)
-    _sysfs(sim, node)
-    refresh(node_dir)
 
 
 def refresh(node_dir: Path) -> None:
@@ -52,9 +61,13 @@ def refresh(node_dir: Path) -> None:
     missing = {index for part in active.values() for index in part.get("gpus_missing", [])}
     present = [gpu for gpu in node["gpus"] if gpu["index"] not in missing]
     _pci(sim / "pci", node, present)
-    info = json.loads((sim / "boot.json").read_text())
-    driven = present if info["driver"] and (info["open"] or not node["gpu"]["needs_open_module"]) else []
-    _proc_gpus(sim / "driver/nvidia/gpus", node, driven if info["driver"] else None)
+    if _is_amd(node):
+        changes = {key: value for part in active.values() for key, value in part.get("gpu", {}).items()}
+        hardware_amd.refresh(node_dir, node, present, changes)
+    else:
+        info = json.loads((sim / "boot.json").read_text())
+        driven = present if info["driver"] and (info["open"] or not node["gpu"]["needs_open_module"]) else []
+        _proc_gpus(sim / "driver/nvidia/gpus", node, driven if info["driver"] else None)
     lines = [line for part in active.values() for line in part.get("kernel_log", [])]
     replace(sim / "dmesg", (sim / "dmesg.boot").read_text() + "".join(f"{line}\n" for line in lines))
     ntp = [part["ntp"] for part in active.values() if "ntp" in part]
@@ -75,30 +88,15 @@ def _node(node_dir: Path) -> Json:
     return data
 
 
-def _reset_boot_folder(rw: Path, state: kernel.Kernel, node: Json) -> None:
-    """What lives from boot to boot only: loaded modules, sysctl values, flags of the stand-ins."""
-    shutil.rmtree(rw, ignore_errors=True)
-    (rw / "module").mkdir(parents=True)
-    modules = [("mlx5_core", ""), ("mlx5_ib", ""), ("ib_core", ""), ("overlay", "")]
-    if state.nouveau:
-        modules.append(("nouveau", ""))
-    if state.driver:
-        modules += [(name, state.driver) for name in ("nvidia", "nvidia_uvm", "nvidia_modeset")]
-    replace(rw / "modules", "".join(f"{name} {version}".rstrip() + "\n" for name, version in modules))
-    for name, version in modules:
-        replace(rw / "module" / name / "refcnt", "0\n")
-        if version:
-            replace(rw / "module" / name / "version", version + "\n")
+def _is_amd(node: Json) -> bool:
+    return node.get("vendor") == "amd"
 
 
 def _devices(state: kernel.Kernel, node: Json) -> str:
-    extra = ""
-    if state.driver:
-        majors = {"nvidia": 195, "nvidiactl": 195, "nvidia-caps": 234, "nvidia-uvm": 511}
-        majors["nvidia-caps-imex-channels"] = node["imex_major"]
-        extra = "".join(f"{major} {name}\n" for name, major in majors.items())
-    head, block = Path("/proc/devices").read_text().split("\n\nBlock", 1)
-    return f"{head}\n{extra}\nBlock{block}"
+    if not state.driver:
+        return boot_files.majors({})
+    majors = {"nvidia": 195, "nvidiactl": 195, "nvidia-caps": 234, "nvidia-uvm": 511}
+    return boot_files.majors({**majors, "nvidia-caps-imex-channels": node["imex_major"]})
 
 
 def _drives(state: kernel.Kernel, node: Json) -> bool:
@@ -159,15 +157,16 @@ def _sysfs(sim: Path, node: Json) -> None:
 
 
 def _pci(folder: Path, node: Json, gpus: list[Json]) -> None:
-    kind = node["gpu"]
-    devices = {g["bdf"]: ("0x10de", kind["device"], kind["class"], kind["subsystem"]) for g in gpus}
+    kind, vendor = node["gpu"], "0x1002" if _is_amd(node) else "0x10de"
+    devices = {g["bdf"]: (vendor, kind["device"], kind["class"], kind["subsystem"]) for g in gpus}
     devices |= {n["bdf"]: ("0x15b3", n["device"], "0x020700", n["device"]) for n in node["nics"]}
     folder.mkdir(exist_ok=True)
     for old in folder.iterdir():
         if old.name not in devices:
             shutil.rmtree(old)
     for bdf, (vendor, device, class_code, subsystem) in devices.items():
-        speeds = {"current_link_speed": "32.0 GT/s PCIe", "max_link_speed": "64.0 GT/s PCIe",
+        most = f"{kind.get('pcie_speed', '64.0')} GT/s PCIe"
+        speeds = {"current_link_speed": "32.0 GT/s PCIe", "max_link_speed": most,
                   "current_link_width": "16", "max_link_width": "16", "numa_node": "0"}  # fmt: skip
         files = {"vendor": vendor, "device": device, "class": class_code, "subsystem_vendor": vendor,
                  "subsystem_device": subsystem, "revision": "0xa1", **speeds}  # fmt: skip

@@ -1,4 +1,5 @@
-"""A small multi-arch image under the name of the real one, made by hand and pushed over the registry's HTTP API.
+"""A small image under the name of the real one, made by hand and pushed over the registry's HTTP API. Multi-arch, or of
+one architecture without an index, as a profile says.
 
 The two images differ in one layer: the second plays "somebody moved the tag".
 """
@@ -19,32 +20,45 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from rackproof_lab import network
+from rackproof_lab import network, profile
 from rackproof_lab.names import Lab
 from rackproof_lab.proc import run
 
-NAME, TAG = "vllm/vllm-openai", "v0.28.0"
+# What a profile says otherwise under `image`.
+DEFAULT: dict[str, Any] = {
+    "name": "vllm/vllm-openai", "tag": "v0.28.0", "architectures": ["amd64", "arm64"],
+    "env": ["PATH=/usr/local/cuda/bin:/usr/bin:/bin", "CUDA_VERSION=13.0.2", "NVIDIA_REQUIRE_CUDA=cuda>=13.0",
+            "NVIDIA_DRIVER_CAPABILITIES=compute,utility", "NVIDIA_VISIBLE_DEVICES=all"],
+}  # fmt: skip
 _TYPE = "application/vnd.oci.image."
 _PROGRAM = Path(__file__).with_name("engine.c")
 PROGRAMS = ("app", "usr/bin/vllm", "usr/bin/python3")  # one program under several names
 
 
-def push(lab: Lab) -> dict[str, str]:
+def push(lab: Lab, profile_name: str) -> dict[str, str]:
     """Push both images and point the tag at the first; returns the image part of lab.json."""
-    digests: dict[str, str] = json.loads(_inside(lab, "push"))
-    return {"reference": f"docker.io/{NAME}:{TAG}", **digests}
+    digests: dict[str, str] = json.loads(_inside(lab, profile_name, "push"))
+    wanted = _wanted(profile_name)
+    return {"reference": f"docker.io/{wanted['name']}:{wanted['tag']}", **digests}
 
 
 def point_tag(lab: Lab, other: bool) -> None:
     """Move the tag to the other image and delete the first one's index, or undo both."""
-    _inside(lab, "other" if other else "push")
+    played: str = json.loads(lab.description.read_text())["profile"]
+    _inside(lab, played, "other" if other else "push")
 
 
-def _inside(lab: Lab, action: str) -> str:
+def _wanted(profile_name: str) -> dict[str, Any]:
+    found: dict[str, Any] = {**DEFAULT, **profile.load(profile_name).get("image", {})}
+    return found
+
+
+def _inside(lab: Lab, profile_name: str, action: str) -> str:
     """Run this module in the lab's network, where the registry is."""
     url, ca = f"https://{lab.registry_address}", lab.dir / "ca/ca.crt"
     path = {"PYTHONPATH": str(Path(__file__).parent.parent)}
-    return run(*network.inside(lab), sys.executable, "-m", "rackproof_lab.image", url, ca, action, env=path)
+    return run(*network.inside(lab), sys.executable, "-m", "rackproof_lab.image", url, ca, action, profile_name,
+               env=path)  # fmt: skip
 
 
 def _sha(data: bytes) -> str:
@@ -54,8 +68,8 @@ def _sha(data: bytes) -> str:
 class Registry:
     """As much of the distribution API as pushing takes."""
 
-    def __init__(self, url: str, ca: str) -> None:
-        self.url, self.context = url, ssl.create_default_context(cafile=ca)
+    def __init__(self, url: str, ca: str, name: str = str(DEFAULT["name"])) -> None:
+        self.url, self.name, self.context = url, name, ssl.create_default_context(cafile=ca)
 
     def call(self, method: str, path: str, data: bytes | None = None, kind: str = "") -> str:
         url = path if path.startswith("http") else self.url + path
@@ -66,14 +80,14 @@ class Registry:
             return answer.headers.get("Location") or ""
 
     def blob(self, data: bytes) -> dict[str, Any]:
-        location = self.call("POST", f"/v2/{NAME}/blobs/uploads/", b"")
+        location = self.call("POST", f"/v2/{self.name}/blobs/uploads/", b"")
         sign = "&" if "?" in location else "?"
         self.call("PUT", f"{location}{sign}digest={_sha(data)}", data, "application/octet-stream")
         return {"digest": _sha(data), "size": len(data)}
 
     def manifest(self, document: dict[str, Any], reference: str = "") -> dict[str, Any]:
         data = json.dumps(document).encode()
-        self.call("PUT", f"/v2/{NAME}/manifests/{reference or _sha(data)}", data, document["mediaType"])
+        self.call("PUT", f"/v2/{self.name}/manifests/{reference or _sha(data)}", data, document["mediaType"])
         return {"mediaType": document["mediaType"], "digest": _sha(data), "size": len(data)}
 
 
@@ -100,10 +114,9 @@ def _layer(arch: str, label: str) -> tuple[bytes, bytes]:
     return raw.getvalue(), gzip.compress(raw.getvalue(), mtime=0)
 
 
-def _config(arch: str, raw: bytes, label: str) -> bytes:
+def _config(arch: str, raw: bytes, label: str, variables: list[str]) -> bytes:
     config = {
-        "Env": ["PATH=/usr/local/cuda/bin:/usr/bin:/bin", "CUDA_VERSION=13.0.2", "NVIDIA_REQUIRE_CUDA=cuda>=13.0",
-                "NVIDIA_DRIVER_CAPABILITIES=compute,utility", "NVIDIA_VISIBLE_DEVICES=all"],
+        "Env": variables,
         "Entrypoint": ["/app"],
         "Labels": {"ai.rackproof.lab": "simulated", "org.opencontainers.image.version": label,
                    "maintainer": "rackproof lab: no vLLM inside"},
@@ -115,30 +128,37 @@ def _config(arch: str, raw: bytes, label: str) -> bytes:
     return json.dumps(document).encode()
 
 
-def _image(registry: Registry, label: str, reference: str) -> dict[str, str]:
+def _image(registry: Registry, wanted: dict[str, Any], label: str, reference: str) -> dict[str, str]:
+    """One manifest for each architecture, and an index under the reference where there is more than one."""
+    architectures = wanted["architectures"]
     manifests = []
-    for arch in ("amd64", "arm64"):
+    for arch in architectures:
         raw, packed = _layer(arch, label)
+        config = _config(arch, raw, label, wanted["env"])
         manifest = {
             "schemaVersion": 2, "mediaType": _TYPE + "manifest.v1+json",
-            "config": {"mediaType": _TYPE + "config.v1+json", **registry.blob(_config(arch, raw, label))},
+            "config": {"mediaType": _TYPE + "config.v1+json", **registry.blob(config)},
             "layers": [{"mediaType": _TYPE + "layer.v1.tar+gzip", **registry.blob(packed)}],
         }  # fmt: skip
-        manifests.append({**registry.manifest(manifest), "platform": {"os": "linux", "architecture": arch}})
-    index = {"schemaVersion": 2, "mediaType": _TYPE + "index.v1+json", "manifests": manifests}
+        pushed = registry.manifest(manifest, reference if len(architectures) == 1 else "")
+        manifests.append({**pushed, "platform": {"os": "linux", "architecture": arch}})
     digests = {m["platform"]["architecture"]: m["digest"] for m in manifests}
+    if len(manifests) == 1:
+        return {"index": manifests[0]["digest"], **digests}
+    index = {"schemaVersion": 2, "mediaType": _TYPE + "index.v1+json", "manifests": manifests}
     return {"index": registry.manifest(index, reference)["digest"], **digests}
 
 
-def _main(url: str, ca: str, action: str) -> None:
-    registry = Registry(url, ca)
-    other = _image(registry, "moved", TAG)
-    first = _image(registry, TAG, TAG)
+def _main(url: str, ca: str, action: str, profile_name: str) -> None:
+    wanted = _wanted(profile_name)
+    registry, tag = Registry(url, ca, wanted["name"]), wanted["tag"]
+    other = _image(registry, wanted, "moved", tag)
+    first = _image(registry, wanted, tag, tag)
     if action == "other":
-        _image(registry, "moved", TAG)
-        registry.call("DELETE", f"/v2/{NAME}/manifests/{first['index']}")
+        _image(registry, wanted, "moved", tag)
+        registry.call("DELETE", f"/v2/{wanted['name']}/manifests/{first['index']}")
     print(json.dumps({**first, "other_index": other["index"]}))
 
 
 if __name__ == "__main__":
-    _main(*sys.argv[1:4])
+    _main(*sys.argv[1:5])

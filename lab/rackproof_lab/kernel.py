@@ -46,20 +46,21 @@ PARAMS = {
 
 def boot(root: Path) -> Kernel:
     """Boot the host whose root file system is at `root`."""
-    cmdline = _cmdline(root)
-    config = _initrd(root)
+    words = cmdline(root)
+    config = initrd(root)
     blacklisted = bool(re.search(r"^\s*blacklist\s+nouveau\b", config, re.M)) or bool(
-        re.search(r"\b(module_blacklist|modprobe\.blacklist)=\S*\bnouveau\b", cmdline)
+        re.search(r"\b(module_blacklist|modprobe\.blacklist)=\S*\bnouveau\b", words)
     )
     module = _module(root)
     if not blacklisted or module is None:
-        return Kernel(cmdline, nouveau=not blacklisted, driver=None, open_module=False)
+        return Kernel(words, nouveau=not blacklisted, driver=None, open_module=False)
     options, ignored = _options(config, module["version"])
     is_open = module.get("license") != "NVIDIA"
-    return Kernel(cmdline, False, module["version"], is_open, options, ignored)
+    return Kernel(words, False, module["version"], is_open, options, ignored)
 
 
-def _cmdline(root: Path) -> str:
+def cmdline(root: Path) -> str:
+    """What update-grub wrote last."""
     release = os.uname().release
     config = root / "boot/grub/grub.cfg"
     found = re.search(r"^\s*linux\s+(\S+)\s*(.*)$", config.read_text(), re.M) if config.exists() else None
@@ -67,7 +68,7 @@ def _cmdline(root: Path) -> str:
     return f"BOOT_IMAGE={image} {rest}"
 
 
-def _initrd(root: Path) -> str:
+def initrd(root: Path) -> str:
     """All modprobe.d files of the initrd in modprobe's order: by name, /etc before /usr/lib."""
     path = root / "boot" / f"initrd.img-{os.uname().release}"
     if not path.exists():

@@ -90,7 +90,7 @@ def _identity(rack: Rack, name: str) -> list[tuple[str, str, int]]:
     title = profile.load(rack.profile)["title"]
     banner = (
         f"RACKPROOF LAB: simulated hardware, profile {rack.profile}\n"
-        f"{name} plays a host of the kind '{title}'. It has no GPU: the NVIDIA tools, driver files, packages and the\n"
+        f"{name} plays a host of the kind '{title}'. It has no GPU: GPU tools, driver files, packages and the\n"
         "container image on it are stand-ins of rackproof's test lab. Nothing measured here says anything about GPUs.\n"
     )
     sshd = (

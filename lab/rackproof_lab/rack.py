@@ -35,7 +35,8 @@ def locked(lab: Lab) -> Iterator[None]:
 def up(lab: Lab, nodes: int, profile_name: str, suite: str, state: str, install: bool, say: Say) -> None:
     """Build what is missing and boot the nodes; whatever interrupts it, nothing stays behind."""
     host.check()
-    profile.load(profile_name)
+    if profile.load(profile_name).get("vendor") == "amd" and state == "leased":
+        raise LabError(f"profile {profile_name}: the driver of a leased rack is NVIDIA's; use --state bare")
     with locked(lab):
         if lab.description.exists():
             raise LabError(f"lab '{lab.id}' is up already: run `rackproof-lab down` first, or `reset --all`")
@@ -99,7 +100,7 @@ def _outside(rack: Rack, debs: dict[str, Any], root: base.Base) -> dict[str, Any
         "schema": 1, "id": lab.id, "netns": lab.netns, "profile": rack.profile, "state": rack.state,
         "suite": rack.suite, "nodes": nodes, "apt": apt,
         "registry": {"host": "docker.io", "alias": "registry.lab", "url": f"https://{lab.registry_address}"},
-        "image": image.push(lab), "ca": str(ca), "hosts": str(lab.dir / "hosts"),
+        "image": image.push(lab, rack.profile), "ca": str(ca), "hosts": str(lab.dir / "hosts"),
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Builds and signs the lab's apt repositories: NVIDIA's (flat, as NVIDIA's is) and a subset of Debian.
+"""Builds and signs the lab's apt repositories: NVIDIA's (flat, as NVIDIA's is), AMD's and a subset of Debian.
 
 The key is made for one lab and thrown away with it. Packages are the same for every lab and are cached.
 """
@@ -10,19 +10,20 @@ import os
 import shutil
 from pathlib import Path
 
-from rackproof_lab import packages, scripts
+from rackproof_lab import packages, packages_amd, scripts
 from rackproof_lab.base import Say
 from rackproof_lab.names import cache_dir
 from rackproof_lab.packages import Deb
 from rackproof_lab.proc import put, run
 
 MAINTAINER = "rackproof lab <lab@localhost>"
+AMD, AMD_KEY = "repo.radeon.com", "rocm/rocm.gpg.key"
 
 
 def content_key() -> str:
     """Changes whenever a package would come out different."""
     digest = hashlib.sha256()
-    for module in (packages, scripts):
+    for module in (packages, packages_amd, scripts):
         digest.update(Path(str(module.__file__)).read_bytes())
     digest.update(Path(__file__).read_bytes())
     return digest.hexdigest()[:12]
@@ -32,7 +33,7 @@ def build(say: Say) -> dict[str, Path]:
     """All packages by file name, built if the cache has none. Call with the cache locked."""
     pool = cache_dir() / f"debs-{content_key()}"
     if not pool.exists():
-        debs = list(packages.everything())
+        debs = [*packages.everything(), *packages_amd.everything()]
         say(f"apt repository: building {len(debs)} stand-in packages")
         work = cache_dir() / f".tmp-{pool.name}"
         work.mkdir()
@@ -56,7 +57,7 @@ def _build(deb: Deb, out: Path) -> None:
     fields = {
         "Package": deb.name, "Version": deb.version, "Architecture": "amd64", "Maintainer": MAINTAINER,
         "Section": "non-free", "Priority": "optional", **deb.relations,
-        "Description": f"{deb.description} for {deb.name}\n Part of rackproof's test lab; holds nothing of NVIDIA's.",
+        "Description": f"{deb.description} for {deb.name}\n Part of rackproof's test lab; holds nothing of GPU makers.",
     }  # fmt: skip
     put(tree / "DEBIAN/control", "".join(f"{key}: {value}\n" for key, value in fields.items()))
     put(tree / "DEBIAN/postinst", scripts.postinst(deb.postinst, deb.units, deb.enable), 0o755)
@@ -107,6 +108,20 @@ class Signer:
 
 def publish(debs: list[Path], folder: Path, signer: Signer, label: str, suite: str) -> None:
     """A signed flat repository of some packages (`deb URL /`)."""
+    _place(debs, folder)
+    (folder / "Packages").write_text(run("apt-ftparchive", "packages", ".", cwd=folder))
+    _release(folder, signer, label, suite)
+
+
+def publish_suite(debs: list[Path], folder: Path, signer: Signer, label: str, suite: str) -> None:
+    """A signed repository with one suite and component (`deb URL SUITE main`), as AMD's are."""
+    _place(debs, folder / "pool/main")
+    listing = run("apt-ftparchive", "packages", "pool/main", cwd=folder)
+    put(folder / "dists" / suite / "main/binary-amd64/Packages", listing)
+    _release(folder / "dists" / suite, signer, label, suite, "main")
+
+
+def _place(debs: list[Path], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for deb in debs:
         target = folder / deb.name
@@ -115,10 +130,13 @@ def publish(debs: list[Path], folder: Path, signer: Signer, label: str, suite: s
                 os.link(deb, target)
             except OSError:
                 shutil.copy(deb, target)
-    (folder / "Packages").write_text(run("apt-ftparchive", "packages", ".", cwd=folder))
+
+
+def _release(folder: Path, signer: Signer, label: str, suite: str, components: str = "") -> None:
     options = {"Origin": label.split()[0], "Label": label, "Suite": suite, "Codename": suite, "Architectures": "amd64",
-               "Description": "rackproof lab stand-in"}  # fmt: skip
-    words = [word for key, value in options.items() for word in ("-o", f"APT::FTPArchive::Release::{key}={value}")]
+               "Components": components, "Description": "rackproof lab stand-in"}  # fmt: skip
+    given = {key: value for key, value in options.items() if value}
+    words = [word for key, value in given.items() for word in ("-o", f"APT::FTPArchive::Release::{key}={value}")]
     (folder / "Release.new").unlink(missing_ok=True)
     for stale in ("Release", "InRelease", "Release.gpg"):
         (folder / stale).unlink(missing_ok=True)
@@ -131,16 +149,21 @@ def publish_all(www: Path, home: Path, debs: dict[str, Path], debian: Path, suit
     signer = Signer(home)
     base = "developer.download.nvidia.com/compute/cuda/repos/debian13/x86_64"
     name = f"{signer.fingerprint()[-8:]}.pub"
-    publish(list(debs.values()), www / base, signer, "NVIDIA CUDA", "debian13")
-    toolkit = [path for key, path in debs.items() if "container" in key]
+    others = {deb.filename for deb in packages_amd.everything()}
+    publish([path for key, path in debs.items() if key not in others], www / base, signer, "NVIDIA CUDA", "debian13")
+    toolkit = [path for key, path in debs.items() if "container" in key and key not in others]
     github = "nvidia.github.io/libnvidia-container"
     publish(toolkit, www / github / "stable/deb/amd64", signer, "NVIDIA container toolkit", "stable")
     publish(sorted(debian.glob("*.deb")), www / "debian.lab/debian", signer, "Debian (lab subset)", suite)
-    for target in (www / base / name, www / github / "gpgkey", www / "debian.lab/key.asc"):
+    for folder, listed in packages_amd.repositories().items():
+        paths = [debs[deb.filename] for deb in listed]
+        publish_suite(paths, www / AMD / folder, signer, AMD, packages_amd.SUITE)
+    for target in (www / base / name, www / github / "gpgkey", www / "debian.lab/key.asc", www / AMD / AMD_KEY):
         put(target, signer.public())
     described = {
         "url": f"https://{base}", "key_url": f"https://{base}/{name}", "key_fingerprint": signer.fingerprint(),
         "toolkit_url": f"https://{github}/stable/deb/amd64", "toolkit_key_url": f"https://{github}/gpgkey",
+        "amd_key_url": f"https://{AMD}/{AMD_KEY}",
     }  # fmt: skip
     signer.close()
     return described

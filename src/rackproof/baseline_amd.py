@@ -23,6 +23,8 @@ class AmdBaseline:
     fatal_events: tuple[str, ...]  # kinds of RasEvent that condemn a GPU
     mec_name: str
     mec_min: int
+    users: tuple[str, ...]  # who use GPUs on the host itself, as the site names them
+    device_groups: tuple[str, ...]  # whose members may open the devices
 
 
 def amd_baseline(r: Resolving) -> AmdBaseline | None:
@@ -45,4 +47,6 @@ def amd_baseline(r: Resolving) -> AmdBaseline | None:
         fatal_events=r.rule("amd.fatal_events", "amd", "fatal_events"),
         mec_name=mec["name"],
         mec_min=mec["min"],
+        users=tuple(r.choose("amd.users", "gpus", "users", default=())),
+        device_groups=tuple(r.rule("amd.device_groups", "amd", "device_groups")),
     )

@@ -20,7 +20,7 @@ from rackproof.baseline_parts import (
     RuntimeBaseline,
 )
 from rackproof.errors import InputError
-from rackproof.package_names import PackageNames, Platform, amd_names, platform_of
+from rackproof.package_names import PackageNames, Platform, amd_names, amd_toolkit_repository, platform_of
 from rackproof.resolving import MIB, Resolving, version
 from rackproof.sourced import Cell
 
@@ -138,7 +138,17 @@ def runtime(r: Resolving) -> RuntimeBaseline:
         toolkit_min=floor,
         toolkit_version=toolkit.value if toolkit else None,
         rules=container_rules(r, engine),
+        amd_toolkit=_amd_toolkit(r),
     )
+
+
+def _amd_toolkit(r: Resolving) -> str | None:
+    """The version of AMD's container toolkit that the site asks for; None on GPUs of another maker."""
+    if r.hardware.vendor != "amd":
+        r.notes["runtime.amd_toolkit"] = r.notes["hardware"]
+        return None
+    found: str | None = r.choose("runtime.amd_toolkit", "container", "amd_toolkit", "version")
+    return found
 
 
 def image(r: Resolving, architecture: str) -> ImageBaseline:
@@ -180,6 +190,7 @@ def packages(r: Resolving) -> PackageBaseline | None:
         r.notes["packages"] = "the site pins no driver version or names no package repository"
         return None
     repository, origin = r.site.require("packages", "repository"), r.site.get("packages", "origin")
+    r.notes["packages.toolkit_repository"] = "the site asks for no container toolkit of AMD's"
     if r.hardware.vendor == "amd":
         return _amd_packages(r, pinned, repository)
     where = origin.source if origin else pinned.source
@@ -214,7 +225,16 @@ def _amd_packages(r: Resolving, pinned: Cell[str], repository: Cell[str]) -> Pac
         key_url=r.take("packages.key_url", r.site.require("packages", "key_url")),
         key_fingerprint=r.take("packages.key_fingerprint", r.site.require("packages", "key_fingerprint")),
         names=names, platform=platform, rdma=_rdma_packages(r, platform), origin="amd",
+        toolkit_repository=_toolkit_repository(r),
     )  # fmt: skip
+
+
+def _toolkit_repository(r: Resolving) -> str:
+    if r.site.get("container", "amd_toolkit", "version") is None:
+        return ""
+    default = amd_toolkit_repository()
+    found: str = r.choose("packages.toolkit_repository", "container", "amd_toolkit", "repository", default=default)
+    return found
 
 
 def _rdma_packages(r: Resolving, platform: Platform) -> RdmaPackages | None:

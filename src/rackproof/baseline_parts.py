@@ -73,6 +73,7 @@ class RuntimeBaseline:
     toolkit_min: str
     toolkit_version: str | None
     rules: ContainerRules
+    amd_toolkit: str | None = None  # version of AMD's container toolkit; None: the site asks for none
 
 
 @dataclass(frozen=True)
@@ -113,3 +114,4 @@ class PackageBaseline:
     platform: Platform
     rdma: RdmaPackages | None  # None: the site leaves the network stack to somebody else
     origin: str  # of the driver: nvidia | ubuntu | amd; with ubuntu the repository is for NVIDIA's container toolkit
+    toolkit_repository: str = ""  # of AMD's container toolkit; "" where the site asks for none

@@ -232,6 +232,7 @@ class CdiSpec:
     path: str
     driver_versions: tuple[str, ...]  # versions in the names of the libraries it mounts
     devices: tuple[str, ...]  # "0", "1", "all", ...
+    nodes: tuple[str, ...] = ()  # of amd.com/gpu alone: the device files it hands over, "/dev/kfd"
 
 
 @dataclass(frozen=True)
@@ -265,6 +266,7 @@ class RuntimeFacts:
     image_chains: Fact[tuple[ImageChain, ...]] = _UNREAD  # what proves an image without a digest
     running: Fact[tuple[RunningContainer, ...]] = _UNREAD  # all containers that run
     log_driver: Fact[str] = _UNREAD  # of a container for which none is named
+    amd_cdi_specs: Fact[tuple[CdiSpec, ...]] = _UNREAD  # of amd.com/gpu
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,7 @@ class AmdDriverFacts:
     kfd_access: Fact[DeviceAccess] = _NOT_PRINTED  # who may open /dev/kfd
     # Pairs of KFD nodes that the driver joined by XGMI, each direction by itself: topology, not errors on the links.
     xgmi: Fact[frozenset[tuple[int, int]]] = _NOT_PRINTED
+    members: Fact[Mapping[str, tuple[str, ...]]] = _NOT_PRINTED  # of the groups render and video, by group
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,7 @@ class AmdFacts:
     driver: Fact[AmdDriverFacts]
     gpus: Fact[tuple[AmdGpu, ...]]  # what every source says, joined
     ras: Fact[tuple[RasEvent, ...]]  # from the kernel log
+    blacklisted: Fact[bool] = _NOT_PRINTED  # modprobe.d or the kernel command line keep amdgpu out at boot
 
 
 def join(*parts: Fact[tuple[AmdGpu, ...]]) -> Fact[tuple[AmdGpu, ...]]:

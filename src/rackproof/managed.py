@@ -31,6 +31,7 @@ FABRIC_MODULES = "/etc/modules-load.d/rackproof-fabric.conf"
 AMD_KEYRING = "/etc/apt/keyrings/rackproof-amd.asc"
 AMD_SOURCE = "/etc/apt/sources.list.d/rackproof-amd.sources"
 AMD_PREFERENCES = "/etc/apt/preferences.d/rackproof-amd.pref"
+AMD_TOOLKIT = "/etc/apt/sources.list.d/rackproof-amd-toolkit.sources"
 SYSCTL = "/etc/sysctl.d/90-rackproof.conf"
 PEERMEM = "/etc/modules-load.d/rackproof-nvidia-peermem.conf"
 CONTAINERD_LIMITS = "/etc/systemd/system/containerd.service.d/rackproof.conf"
@@ -44,7 +45,7 @@ SERVING_ENVIRONMENT = "/etc/rackproof/serving.env"
 
 PATHS = (
     KEYRING, APT_SOURCE, UPGRADES, MODPROBE, PERSISTENCED, IMEX_NODES, RPM_KEY, DNF_SOURCE, PREFERENCES, FABRIC_MODULES,
-    AMD_KEYRING, AMD_SOURCE, AMD_PREFERENCES, SYSCTL, PEERMEM, ENGINE_LIMITS, RDMA_KEY, RDMA_SOURCE, RDMA_DNF_SOURCE,
+    AMD_KEYRING, AMD_SOURCE, AMD_PREFERENCES, AMD_TOOLKIT, SYSCTL, PEERMEM, ENGINE_LIMITS, RDMA_KEY, RDMA_SOURCE, RDMA_DNF_SOURCE,
     CONTAINERD_LIMITS, SERVING_UNIT, SERVING_ENVIRONMENT,
 )  # fmt: skip
 
@@ -85,8 +86,7 @@ def _host_files(baseline: Baseline) -> tuple[File, ...]:
         source_file(baseline.packages),
     ]
     if baseline.packages.origin == "amd":
-        names = baseline.packages.names
-        return (*files, File("gpu_driver", AMD_PREFERENCES, _pinned(names.held, names.version)))
+        return (*files, *_amd_files(baseline.packages))
     if baseline.packages.origin == "ubuntu":
         names = baseline.packages.names
         files.append(File("gpu_driver", PREFERENCES, _pinned((*names.driver, *names.fabric), baseline.driver.version)))
@@ -100,6 +100,15 @@ def _host_files(baseline: Baseline) -> tuple[File, ...]:
     if baseline.nvlink.domain is not None and baseline.nvlink.host_imex:
         files.append(File("nvlink", IMEX_NODES, "".join(f"{address}\n" for address in baseline.nvlink.domain)))
     return tuple(files)
+
+
+def _amd_files(packages: PackageBaseline) -> list[File]:
+    names = packages.names
+    pin = File("gpu_driver", AMD_PREFERENCES, _pinned(names.held, f".{names.code}"))
+    if not packages.toolkit_repository:
+        return [pin]
+    text = _apt_source(packages.toolkit_repository, AMD_KEYRING, names.suite)
+    return [pin, File("container_runtime", AMD_TOOLKIT, f"{text}Components: main\n")]
 
 
 def keyring(packages: PackageBaseline) -> str:

@@ -92,6 +92,7 @@ class PackageNames:
     module: str = ""  # ... and as the kernel does
     suite: str = ""  # of an apt repository that is no flat one
     held: tuple[str, ...] = ()  # kept at the version by a preferences file of ours
+    code: str = ""  # by which every package of AMD's driver shows its release: "30300300"
 
     def any_of(self, name: str) -> tuple[str, ...]:
         """All names of a package, the usual one first."""
@@ -140,9 +141,10 @@ def amd_names(release: str, platform: Platform, where: str) -> tuple[PackageName
         raise InputError(where, f"AMD's packages for {platform.id} are not known", ", ".join(codenames))
     described = releases.value[release]
     return PackageNames(
-        pin="", driver=_cells().get("amd", "driver").value, fabric=(), fabric_unversioned=(), toolkit=(),
-        version=described["package"], module=described["module"], suite=codenames[platform.id],
-        held=_cells().get("amd", "pinned").value,
+        pin="", driver=_cells().get("amd", "driver").value, fabric=(), fabric_unversioned=(),
+        toolkit=_cells().get("amd", "toolkit").value, version=described["package"], module=described["module"],
+        suite=codenames[platform.id], held=_cells().get("amd", "pinned").value,
+        code=described["package"].rpartition(".")[2],
     ), releases.source  # fmt: skip
 
 
@@ -200,6 +202,17 @@ def locked(locks: Sequence[str], name: str, version: str) -> bool:
     """Whether dnf's versionlock keeps a package at a version; `locks`: its lines, "nvidia-imex-0:580.126.20-1.*"."""
     wanted = re.compile(rf"{re.escape(name)}-(?:[0-9]+:)?{re.escape(version)}-")
     return any(wanted.match(line) for line in locks)
+
+
+def plain(version: str) -> str:
+    """A package's version without epoch, revision, and the release of Ubuntu that AMD writes behind a tilde."""
+    return re.split("[-~]", version.rpartition(":")[2])[0]
+
+
+def amd_toolkit_repository() -> str:
+    """Where AMD's container toolkit comes from, unless a site names a mirror."""
+    found: str = _cells().get("amd", "toolkit_repository").value
+    return found
 
 
 def amd_modules() -> tuple[str, ...]:

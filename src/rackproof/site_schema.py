@@ -96,7 +96,11 @@ SCHEMA: dict[str, Any] = _group(
     container=_group(
         engine={"enum": ["docker", "podman"]},
         engine_package=_TEXT,  # default: the distribution's package of the engine
-        toolkit_version=_VERSION,
+        toolkit_version=_VERSION,  # of NVIDIA's container toolkit
+        amd_toolkit={  # AMD's container toolkit, which nothing in the recipe needs: runtime amd, and a CDI spec
+            **_group(version=_VERSION, repository=_URL),
+            "required": ["version"],
+        },
     ),
     image=_group(
         id=_TEXT,
@@ -130,7 +134,10 @@ SCHEMA: dict[str, Any] = _group(
         },
         token_file=_LINE,  # on the machine that deploys; else HF_TOKEN in its environment
     ),
-    gpus=_group(expect_idle=_FLAG),
+    gpus=_group(
+        expect_idle=_FLAG,
+        users={"type": "array", "items": _USER, "minItems": 1},  # AMD: who use GPUs on the host itself, without root
+    ),
     offer=_group(  # what was sold, in the seller's words; a difference is "not as advertised"
         gpus=_COUNT,
         gpu_product=_LINE,

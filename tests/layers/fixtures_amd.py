@@ -7,7 +7,7 @@ from itertools import permutations
 from typing import Any
 
 from rackproof.baseline import Baseline
-from rackproof.facts import ImageFacts, Missing, NodeFacts, NvlinkFacts
+from rackproof.facts import CdiSpec, ImageFacts, Missing, NodeFacts, NvlinkFacts
 from rackproof.facts_amd import AmdDriverFacts, AmdFacts, AmdGpu, DeviceAccess, KfdNode, RasEvent
 from rackproof.facts_pci import PciFacts
 from rackproof.facts_system import DkmsModule, KernelFacts, KernelState, SystemFacts
@@ -19,6 +19,7 @@ KERNEL = "6.8.0-60-generic"
 MODULE = "6.19.14"
 FIRMWARE = {"CP_MEC1": "180", "PSP_SOSDRV": "00.36.02.4A"}
 VRAM = 309220868096
+CDI_NODES = tuple(sorted(["/dev/kfd", *(f"/dev/dri/renderD{128 + index}" for index in range(8))]))
 NO_TOOL = Missing("amd-smi is not installed")
 NO_SMI = Missing("nvidia-smi is not installed")
 # What sysfs alone says of a GPU, when ROCm's tools are not there.
@@ -36,7 +37,10 @@ def amd_node(other: NodeFacts, wanted: Baseline) -> NodeFacts:
         other,
         host=replace(
             other.host, kernel=KERNEL, cmdline=("ro", "iommu=pt", "pci=realloc=off", "pci=bfsort"), files={},
-            packages={"amdgpu-dkms": "1:6.19.14.31400000-2364437.24.04", "docker.io": "28.2.2-0ubuntu1"},
+            packages={
+                "amdgpu-dkms": "1:6.19.14.31400000-2364437.24.04", "docker.io": "28.2.2-0ubuntu1",
+                "amd-container-toolkit": "1.3.0~24.04",
+            },
             stamp=None, page_size_bytes=4096,
         ),
         driver=replace(other.driver, **_no_nvidia(), loaded_version=None, loaded_modules=frozenset({"amdgpu", "mlx5_core"})),
@@ -44,6 +48,7 @@ def amd_node(other: NodeFacts, wanted: Baseline) -> NodeFacts:
         nvlink=NvlinkFacts(**gone),  # type: ignore[arg-type]
         runtime=replace(
             other.runtime, runtimes=("amd", "runc"), cdi_devices=(), toolkit_version=None, cdi_specs=(),
+            amd_cdi_specs=(CdiSpec("/etc/cdi/amd.json", (), ("0", "all"), CDI_NODES),),
             images=(image(wanted), replace(image(wanted), id="sha256:0999", tags=(), digests=(f"{EARLIER}@sha256:{'9' * 64}",))),
         ),
         system=_system(other.system),
@@ -88,6 +93,7 @@ def driver() -> AmdDriverFacts:
         gpus=tuple(bare(gpu(index)) for index in range(8)),
         kfd_access=DeviceAccess("660", "render"),
         xgmi=frozenset(permutations(range(2, 10), 2)),
+        members={"render": ("alice", "bob"), "video": ("bob", "alice", "carol")},
     )
 
 

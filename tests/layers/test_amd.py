@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from rackproof.facts import GpuProcess, KernelLogFacts, NodeFacts
+from rackproof.baseline import Baseline
+from rackproof.facts import CdiSpec, GpuProcess, KernelLogFacts, NodeFacts
 from rackproof.facts_amd import AmdDriverFacts, AmdFacts, DeviceAccess, RasEvent
 from rackproof.facts_pci import PciFacts
 from rackproof.facts_system import DkmsModule, KernelFacts, SystemFacts
@@ -17,7 +18,7 @@ from rackproof.verdict.model import Status, Verdict, verdict_of
 
 from .cases import Cases, Red, outcome, verify
 from .fixtures import GONE, MIB, baseline, driver, host, node, official_image, runtime, unit_of
-from .fixtures_amd import ADDRESSES, KERNEL, VRAM, amd, amd_driver, amd_gpu, ras, without_tools
+from .fixtures_amd import ADDRESSES, CDI_NODES, KERNEL, VRAM, amd, amd_driver, amd_gpu, ras, without_tools
 from .fixtures_gpus import systems, with_gpus
 
 NODE = node("mi355x", "mi355x-01")
@@ -54,6 +55,23 @@ def kfd(number: int, **changes: Any) -> NodeFacts:
 
 def cmdline(*words: str) -> NodeFacts:
     return host(NODE, cmdline=words)
+
+
+def naming(*users: str) -> Baseline:
+    """The baseline of a site that names users."""
+    assert AMD.amd is not None
+    return replace(AMD, amd=replace(AMD.amd, users=users))
+
+
+ASKING = replace(AMD, runtime=replace(AMD.runtime, amd_toolkit="1.3.0"))
+
+
+def packaged(version: str) -> NodeFacts:
+    return host(NODE, packages={"amd-container-toolkit": version} if version else {"docker.io": "28"})
+
+
+def spec(nodes: tuple[str, ...]) -> NodeFacts:
+    return runtime(NODE, amd_cdi_specs=(CdiSpec("/etc/cdi/amd.json", (), ("all",), nodes),))
 
 
 UNREAD_LOG = [replace(NODE, kernel_log=GONE), replace(NODE, kernel_log=KernelLogFacts(0, "dmesg", ()))]
@@ -109,6 +127,40 @@ TABLE = {
         green=[NODE, amd_driver(NODE, kfd_access=DeviceAccess("666", "root"))],
         red=[Red(amd_driver(NODE, kfd_access=DeviceAccess("600", "root")), "mode 600, group root")],
         garbage=gone("kfd_access", DeviceAccess("", "")),
+    ),
+    "gpu_driver.gpu_users": Cases(
+        green=[(NODE, naming("alice", "bob"))],
+        red=[
+            Red(NODE, "carol: not in render", naming("alice", "carol")),
+            Red(amd_driver(NODE, members={"render": ("alice",)}), "alice: not in video", naming("alice")),
+            Red(amd_driver(NODE, members={}), "alice: not in render and video", naming("alice")),
+        ],
+        garbage=gone("members"),
+        not_applicable=AMD,
+        garbage_baseline=naming("alice"),
+    ),
+    "container_runtime.amd_toolkit": Cases(
+        green=[(NODE, ASKING), (packaged("1:1.3.0-1"), ASKING)],
+        red=[
+            Red(packaged("1.2.0~24.04"), "amd-container-toolkit: 1.2.0~24.04", ASKING),
+            Red(packaged(""), "amd-container-toolkit: not installed", ASKING),
+            Red(runtime(NODE, runtimes=("runc",)), "engine: runtimes runc", ASKING),
+        ],
+        garbage=[host(NODE, packages=GONE), runtime(NODE, runtimes=GONE), runtime(NODE, runtimes=()), packaged("~")],
+        not_applicable=AMD,
+        garbage_baseline=ASKING,
+    ),
+    "container_runtime.amd_cdi": Cases(
+        green=[(NODE, ASKING)],
+        red=[
+            Red(runtime(NODE, amd_cdi_specs=()), "no CDI spec of amd.com/gpu", ASKING),
+            Red(spec(CDI_NODES[:-1]), "/etc/cdi/amd.json: /dev/kfd in only one of both", ASKING),
+            Red(spec((*CDI_NODES, "/dev/dri/renderD136")), "/dev/dri/renderD136 in only one of both", ASKING),
+            Red(amd_driver(NODE, render_nodes=()), "in only one of both", ASKING),
+        ],
+        garbage=[runtime(NODE, amd_cdi_specs=GONE), spec(()), *gone("render_nodes")],
+        not_applicable=AMD,
+        garbage_baseline=ASKING,
     ),
     "gpu_driver.kernel_arguments": Cases(
         green=[NODE, cmdline("amd_iommu=on", "iommu=pt")],

@@ -95,10 +95,10 @@ class Node:
     def packages(self, name: str, script: str, *, disrupts: bool = False, domain: bool = False, detail: str = "") -> None:
         """Add a step that installs or removes packages."""
         step = self._step(name, disrupts=disrupts, domain=domain, detail=detail)
+        watch = Watch(packages=True, module="amdgpu" if self.baseline.vendor == "amd" else "nvidia")
         if self._goes_on(step):
             operations.packages(
-                name=name, script=script, step=step, run=self.run, watch=Watch(packages=True), manager=self.manager,
-                _timeout=STEP_S,
+                name=name, script=script, step=step, run=self.run, watch=watch, manager=self.manager, _timeout=STEP_S,
             )  # fmt: skip
 
     def files(self, name: str, wanted: Sequence[File], then: str = "", *, first: str = "", domain: bool = False) -> None:
@@ -124,6 +124,11 @@ class Node:
             rebooting.reboot(
                 name=name, step=step, run=self.run, terms=terms, _parallel=self.site.value("reboot", "batch")
             )
+
+    def note(self, text: str) -> None:
+        """Say something for whoever reads the plan, or the log of the deploy."""
+        self.notes.append(text)
+        logger.info(f"{current_host.print_prefix}note: {text}")
 
     def stop(self, reason: str) -> None:
         """End the deploy of this node with a message; the run then ends with an error."""

@@ -40,6 +40,7 @@ class Watch:
     images: tuple[str, ...] = ()
     packages: bool = False
     engine: str = "docker"  # that keeps the images
+    module: str = "nvidia"  # with packages: of the driver whose state is said where the step fails
 
 
 _COMMON = f"""\
@@ -91,8 +92,9 @@ state() {
   if command -v dpkg-query >/dev/null; then half=$(dpkg-query -W -f '${db:Status-Status} ${Package}\\n' 2>/dev/null |
     awk '$1 != "installed" && $1 != "config-files" && $1 != "not-installed" { printf " %s", $2 }')
   else half=$(rpm -qa --qf '%{NAME}.%{ARCH}\\n' | grep -v -e '^kernel' -e '^gpg-pubkey' | LC_ALL=C sort | uniq -d | tr '\\n' ' '); fi
-  loaded=$(cat /sys/module/nvidia/version 2>/dev/null || echo none)
-  disk=$(modinfo -F version nvidia 2>/dev/null || echo none)
+  loaded=$(cat "/sys/module/$gpu_module/version" 2>/dev/null || echo none)
+  disk=$(modinfo -F version "$gpu_module" 2>/dev/null || :)
+  disk=${disk:-none}
   now="driver $loaded is loaded, $disk is what the next boot would load"
   if [ -z "$half" ] && [ "$loaded" = "$disk" ]; then
     echo "rackproof: this host is as usable as before: no package is half installed; $now"
@@ -182,7 +184,7 @@ def step(run: Run, layer: str, name: str, body: str, watch: Watch, *, idle: bool
     `idle`: refuse where a program uses the GPUs by now. `goes_on`: what `body` starts ends after it, and `note_end` journals that.
     """
     ended = "[ $rc = 0 ] || " if goes_on else ""
-    state = f"{_STATE}[ $rc = 0 ] || state >&2\n" if watch.packages else ""
+    state = f"gpu_module={watch.module}\n{_STATE}[ $rc = 0 ] || state >&2\n" if watch.packages else ""
     return f"""{_who(run, layer, name)}{_COMMON}{_OURS}{_IDLE if idle else ""}{_DIFF}{_look(watch)}\
 journal '"event": "begin"' || fail "the journal cannot be written, so nothing is changed: $(df -h "$rp" | tail -n 1)"
 before=$(look)

@@ -6,7 +6,8 @@ cannot be fetched are an error, nothing is asked, and a version that is wanted i
 as missing before anything changes.
 
     refresh                     fetch the lists of all repositories
-    want VERSION NAME...        note a package at a version, by the first of its names that is offered at it
+    want VERSION NAME...        note a package at a version, by the first of its names that is offered at it; apt: also
+                                VERSION~24.04, as AMD marks what is built for a release of Ubuntu
     also NAME...                note packages at whatever version is offered
     drop NAME...                note packages to be removed in the same go
     headers                     note the kernel headers of the running kernel and of the one that boots next
@@ -61,7 +62,8 @@ mend() {{ repair; apt -f install; }}
 versions() {{ apt-cache madison "$1" 2>/dev/null | awk -F '|' '{{ gsub(/ /, "", $2); print $2 }}'; }}
 offered() {{ [ -z "$(versions "$1")" ] || echo "$1"; }}
 exact() {{
-  found=$(versions "$1" | awk -v want="$2" '{{ plain = $0; sub(/^[0-9]+:/, "", plain) }} index(plain, want "-") == 1 {{ print; exit }}')
+  found=$(versions "$1" | awk -v want="$2" '{{ plain = $0; sub(/^[0-9]+:/, "", plain); rest = substr(plain, length(want) + 1) }}
+    index(plain, want) == 1 && rest ~ /^(-|~[0-9]+[.][0-9]+$)/ {{ print; exit }}')
   [ -z "$found" ] || echo "$1=$found"
 }}
 drop() {{ for n do noted="$noted $n-"; done; }}

@@ -94,10 +94,11 @@ def _confirm(node: Node, baseline: Baseline) -> None:
     packages, runtime = baseline.packages, baseline.runtime
     assert packages is not None
     names = packages.names
-    wanted = [(baseline.driver.version, *names.any_of(name)) for name in (*names.driver, *names.fabric)]
-    if runtime.toolkit_version is not None:
+    version = names.version or baseline.driver.version
+    wanted = [(version, *names.any_of(name)) for name in (*names.driver, *names.fabric)]
+    if runtime.toolkit_version is not None and packages.origin != "amd":  # AMD's comes from a repository of its own
         wanted += [(runtime.toolkit_version, name) for name in names.toolkit]
-    if packages.origin != "nvidia":  # the repository at hand is the toolkit's; the driver comes from the distribution
+    if packages.origin == "ubuntu":  # the repository at hand is the toolkit's; the driver comes from the distribution
         wanted = [item for item in wanted if item[1] in names.toolkit]
     offers = MANAGERS[packages.platform.manager].offers.format(
         keyring=keyring(packages), source=shlex.quote(source_file(packages).content)

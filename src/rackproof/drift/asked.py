@@ -8,6 +8,7 @@ from functools import cache
 from rackproof.baseline import Baseline
 from rackproof.drift.place import ABSENT
 from rackproof.managed import File, managed_files
+from rackproof.package_names import plain
 
 
 def explained(asked: str, name: str, after: object, baseline: Baseline | None) -> bool:
@@ -39,8 +40,12 @@ def _package(name: str, after: object, baseline: Baseline) -> bool:
     """The version the site pins, as a package spells it: 580.126.20-1ubuntu1."""
     if baseline.packages is None:
         return False
-    toolkit = name in baseline.packages.names.toolkit
-    wanted = baseline.runtime.toolkit_version if toolkit else baseline.driver.version
+    names, runtime = baseline.packages.names, baseline.runtime
+    if names.code:  # AMD's: each package of the driver ends in the code of the release
+        of_driver = name in names.held and plain(str(after)).endswith(f".{names.code}")
+        return of_driver or (name in names.toolkit and plain(str(after)) == runtime.amd_toolkit)
+    toolkit = name in names.toolkit
+    wanted = runtime.toolkit_version if toolkit else baseline.driver.version
     upstream = str(after).rpartition(":")[2].partition("-")[0]
     return wanted is not None and upstream == wanted and (toolkit or "nvidia" in name)
 

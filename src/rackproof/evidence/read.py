@@ -244,6 +244,7 @@ def _runtime(evidence: Evidence) -> RuntimeFacts:
         image_chains=_read(image_chain.chains, evidence),
         running=_read(running.running, evidence),
         log_driver=_read(container.log_driver, evidence),
+        amd_cdi_specs=_read(cdi.amd_cdi_specs, evidence),
     )
 
 
@@ -287,4 +288,5 @@ def _amd(evidence: Evidence) -> AmdFacts:
         driver=driver,
         gpus=join_by_address(by_amd_smi, _read(rocm_smi.cards, evidence), by_driver),
         ras=_read(amd.ras, evidence),
+        blacklisted=_read(modprobe.amdgpu_blacklisted, evidence),
     )

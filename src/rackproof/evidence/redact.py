@@ -22,7 +22,7 @@ from rackproof.errors import InputError
 from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.sections import Section
 from rackproof.evidence.tokens import Tokens
-from rackproof.evidence.tools import control, gpu_holders, host, imex
+from rackproof.evidence.tools import amd, control, gpu_holders, host, imex
 from rackproof.facts import Missing
 
 MIN_KEY_BYTES = 16
@@ -191,7 +191,7 @@ def _host_names(item: Evidence) -> set[str]:
 
 
 def _people(item: Evidence) -> set[str]:
-    """Who deployed, from which machine, and whose programs hold GPUs."""
+    """Who deployed, from which machine, whose programs hold GPUs, and who may open AMD's."""
     said: list[str] = []
     deploys, holders = control.control(item), gpu_holders.holders(item)
     if not isinstance(deploys, Missing):
@@ -200,6 +200,9 @@ def _people(item: Evidence) -> set[str]:
             said.append(deploys.lock.operator)
     if not isinstance(holders, Missing):
         said += [user for holder in holders for user in re.findall(r", user ([^,)]+)", holder)]
+    driver = amd.driver(item)
+    if not isinstance(driver, Missing) and not isinstance(driver.members, Missing):
+        said += [name for names in driver.members.values() for name in names]
     return {word for text in said for word in re.findall(_WORD, text)}
 
 

@@ -29,7 +29,8 @@ def image_for(recipe: Recipe, site: Site, settings: Settings, vendor: str) -> Ru
         rocm = settings.container["rocm_image"]
         own = mirror is not None and "rocm" in mirror.value
         repository = mirror.value if mirror is not None and own else rocm.value["repository"]
-        return RunImage(f"{repository}@{rocm.value['digest']}", rocm.value["tag"], rocm.source)
+        digest = site.value("simulation", "image", "index", default=rocm.value["digest"])
+        return RunImage(f"{repository}@{digest}", rocm.value["tag"], rocm.source)
     image = recipe.image(asked.value, asked.source)
     index = site.value("simulation", "image", "index", default=image.index)
     repository = mirror.value if mirror else image.repository

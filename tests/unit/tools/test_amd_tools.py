@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from tool_evidence import evidence, healthy, reason, section
@@ -10,7 +11,7 @@ from tool_fabric import AMD, KFD_CPU, KFD_GPU, METRIC, STATIC, shown
 
 from rackproof.evidence.read import read_facts
 from rackproof.evidence.sections import Status
-from rackproof.evidence.tools import amd, amd_values, rocm_smi, rocminfo
+from rackproof.evidence.tools import amd, amd_values, modprobe, rocm_smi, rocminfo
 from rackproof.evidence.tools.amd_smi import parse_amd_smi
 from rackproof.facts import GpuProcess, Missing
 from rackproof.facts_amd import AmdDriverFacts, AmdFacts, AmdGpu, DeviceAccess, KfdNode, RocmInfo, join
@@ -94,6 +95,42 @@ def test_who_may_open_kfd() -> None:
     assert "/dev/kfd: rw render" in reason(access("rw render"))
     without = amd.driver(evidence(amd=AMD.replace("= kfd access\n|660 render\n", "")))
     assert isinstance(without, AmdDriverFacts) and "did not look" in reason(without.kfd_access)
+
+
+def test_who_is_in_the_groups_of_the_devices() -> None:
+    said = "|render:x:992:alice,bob\n= members video\n|video:x:44:alice"
+
+    def members(render: str, video: str = "|video:x:44:alice") -> object:
+        assert said in AMD
+        found = amd.driver(evidence(amd=AMD.replace(said, f"{render}\n= members video\n{video}")))
+        assert isinstance(found, AmdDriverFacts)
+        return found.members
+
+    assert members("|render:x:992:alice,bob") == {"render": ("alice", "bob"), "video": ("alice",)}
+    assert members("|render:x:992:", "|") == {"render": ()}
+    assert "getent knows no group render and no group video" in reason(members("|", "|"))
+    for damaged in ("|render:x", "|render:x:992:a b", "|getent: command not found", "|render:x:992:a\n|x", "|video:x:44:a"):
+        assert isinstance(members(damaged), Missing), damaged
+    hidden = amd.driver(replace(evidence(amd=AMD), redacted=True))
+    assert isinstance(hidden, AmdDriverFacts) and "redacted" in reason(hidden.members)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("= /proc/cmdline\n|ro modprobe.blacklist=nouveau,amdgpu quiet\n- /etc/modprobe.d/*.conf\n", True),
+        ("= /proc/cmdline\n|ro\n= /etc/modprobe.d/a.conf\n|blacklist amdgpu \n", True),
+        ("= /proc/cmdline\n|ro\n= /etc/modprobe.d/a.conf\n|blacklist nouveau \n|blacklist amdgpu_x \n", False),
+        ("= /proc/cmdline\n|ro modprobe.blacklist=amdgpux\n- /etc/modprobe.d/*.conf\n", False),
+    ],
+)
+def test_a_blacklist_of_amdgpu(lines: str, expected: bool) -> None:
+    assert modprobe.amdgpu_blacklisted(evidence(modprobe=f"{lines}.\n")) is expected
+
+
+def test_a_modprobe_file_that_nobody_could_read_hides_a_no() -> None:
+    hidden = "= /proc/cmdline\n|ro\n! /etc/modprobe.d/secret.conf\n.\n"
+    assert "secret.conf" in reason(modprobe.amdgpu_blacklisted(evidence(modprobe=hidden)))
 
 
 def test_kfd() -> None:

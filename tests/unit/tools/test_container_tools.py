@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tool_evidence import CDI_SPEC, IMAGE, evidence, healthy, reason, section
 
 from rackproof.evidence.tools import cdi, container
-from rackproof.facts import CdiSpec, ImageFacts
+from rackproof.facts import CdiSpec, ImageFacts, Missing
 
 DOWN = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\n"
 LOCKED = (
@@ -96,3 +98,34 @@ def test_a_spec_that_cannot_be_read_is_not_skipped(text: str) -> None:
 def test_no_cdi_directory_is_no_spec() -> None:
     assert cdi.cdi_specs(evidence(cdi_specs="- /etc/cdi/*.yaml\n- /run/cdi/*.yaml\n.\n")) == ()
     assert "could not be read" in reason(cdi.cdi_specs(evidence(cdi_specs="! /etc/cdi/*.yaml\n.\n")))
+
+
+AMD_SPEC = {
+    "cdiVersion": "0.6.0", "kind": "amd.com/gpu", "containerEdits": {},
+    "devices": [
+        {"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/dri/renderD128"}, {"path": "/dev/kfd"}]}},
+        {"name": "all", "containerEdits": {"deviceNodes": [{"path": "/dev/dri/renderD128"}, {"path": "/dev/kfd"}]}},
+    ],
+}  # fmt: skip
+
+
+def amd_specs(text: str) -> object:
+    listed = "".join(f"|{line}\n" for line in text.splitlines())
+    return cdi.amd_cdi_specs(evidence(cdi_specs=f"= /etc/cdi/amd.json\n{listed}- /run/cdi/*.yaml\n.\n"))
+
+
+def test_specs_of_amd_are_told_from_those_of_nvidia() -> None:
+    wanted = CdiSpec("/etc/cdi/amd.json", (), ("0", "all"), ("/dev/dri/renderD128", "/dev/kfd"))
+    assert amd_specs(json.dumps(AMD_SPEC, indent=2)) == (wanted,)
+    listed = "".join(f"|{line}\n" for line in json.dumps(AMD_SPEC).splitlines())
+    assert cdi.cdi_specs(evidence(cdi_specs=f"= /etc/cdi/amd.json\n{listed}.\n")) == ()
+    assert amd_specs(CDI_SPEC) == () and amd_specs("") == ()
+
+
+@pytest.mark.parametrize("edits", [None, [], "x", {"deviceNodes": "x"}, {"deviceNodes": [None, {"path": 3}, "y"]}])
+def test_a_spec_of_another_form_hands_over_nothing(edits: object) -> None:
+    odd = {**AMD_SPEC, "devices": [{"name": "0", "containerEdits": edits}]}
+    found = amd_specs(json.dumps(odd))
+    assert isinstance(found, tuple) and found[0].nodes == ()
+    assert "lists no devices" in reason(amd_specs(json.dumps({**AMD_SPEC, "devices": 3})))
+    assert isinstance(amd_specs('{"kind": "amd.com/gpu", "devices": ['), Missing)

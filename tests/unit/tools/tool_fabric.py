@@ -107,6 +107,7 @@ KFD_GPU = ("simd_count 1024\nsimd_per_cu 4\nlocation_id 1280\ndomain 0\nvendor_i
 KFD_CPU = "cpu_cores_count 128\nsimd_count 0\ngfx_target_version 0\n"
 AMD = (
     "+ /sys/module/amdgpu\n+ /dev/kfd\n+ /dev/dri/renderD128\n= kfd access\n|660 render\n"
+    + shown("members render", "render:x:992:alice,bob") + shown("members video", "video:x:44:alice")
     + shown("/sys/module/amdgpu/version", "6.16.13") + shown("/sys/module/amdgpu/srcversion", "ABCD")
     + shown("/sys/module/amdgpu/parameters/noretry", "-1")
     + "! /sys/module/amdgpu/parameters/secret\n"

@@ -16,6 +16,9 @@ MODULES = {
     "nv-hostengine": "daemons",
     "nvidia-modprobe": "daemons",
     "dcgmi": "dcgmi",
+    "amd-smi": "amd_smi",
+    "rocm-smi": "rocm_smi",
+    "amd-ctk": "amd_ctk",
 }
 
 

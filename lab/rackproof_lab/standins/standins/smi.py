@@ -28,7 +28,7 @@ def main(program: str, version: str, args: Sequence[str]) -> int:
         return 0
     fault = truth.faults().get("smi")
     if fault == "hang":
-        _hang()
+        hang()
     if fault == "garbage":
         sys.stdout.write(GARBAGE)
         return 0
@@ -99,7 +99,7 @@ def _set_persistence(args: list[str], gpus: list[truth.Json]) -> int:
     return 0
 
 
-def _hang() -> None:
+def hang() -> None:
     """A sick driver: the call does not come back, and does not listen to a polite end either."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     time.sleep(600)

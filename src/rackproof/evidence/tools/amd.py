@@ -20,6 +20,7 @@ from rackproof.facts_amd import AmdDriverFacts, AmdGpu, DeviceAccess, KfdNode, R
 
 MODULE = "/sys/module/amdgpu"
 NODES = "/sys/class/kfd/kfd/topology/nodes"
+GROUPS = ("render", "video")  # whose members may open the devices
 XGMI = 11  # type of an io_link that is XGMI: HSA_IOLINKTYPE_XGMI in kfd_crat.h
 DEVICE_FILES = (
     "unique_id", "mem_info_vram_total", "mem_info_vram_used", "current_compute_partition", "current_memory_partition",
@@ -36,6 +37,7 @@ if [ -d {MODULE} ]; then
     say 'modinfo filename' "$(modinfo -n amdgpu)"
   fi
   [ ! -c /dev/kfd ] || say 'kfd access' "$(stat -c '%a %G' /dev/kfd)"
+  for g in {" ".join(GROUPS)}; do say "members $g" "$(getent group $g 2>/dev/null)"; done
   set -- {NODES}/*/io_links/*/properties
   [ ! -r "$1" ] || printf '= xgmi\\n%s\\n' "$(awk '
     $1 == "type" {{ type = $2 }}
@@ -102,6 +104,7 @@ def driver(evidence: Evidence) -> Fact[AmdDriverFacts]:
         kfd_access=_kfd_access(group),
         xgmi=_xgmi(group),
         gpus=_gpus(group),
+        members=Missing("names of users are redacted") if evidence.redacted else _members(group),
     )
 
 
@@ -111,6 +114,21 @@ def _kfd_access(group: Group) -> Fact[DeviceAccess]:
         return text or Missing("/dev/kfd is no device")
     match = re.fullmatch(r"([0-7]{3,4}) (\S{1,64})", text.strip())
     return DeviceAccess(match[1], match[2]) if match else Missing(f"/dev/kfd: {one_line(text) or 'stat printed nothing'}")
+
+
+def _members(group: Group) -> Fact[Mapping[str, tuple[str, ...]]]:
+    """Group -> who is listed in it, as getent prints it: "render:x:992:alice,bob". A group that is not there is left out."""
+    members = {}
+    for name in GROUPS:
+        text = group.text(f"members {name}")
+        if not isinstance(text, str):
+            return text or Missing(f"the probe did not look for members of {name}")
+        found = re.fullmatch(rf"{name}:[^:]*:[0-9]+:([^:\s]*)", text)
+        if found:
+            members[name] = tuple(filter(None, found[1].split(",")))
+        elif text:
+            return Missing(f"members of {name}: {one_line(text)}")
+    return members or Missing(f"getent knows no group {' and no group '.join(GROUPS)}")
 
 
 def _parameters(group: Group) -> Fact[Mapping[str, str]]:

@@ -17,7 +17,7 @@ from rackproof.evidence.tools.values import one_line, output
 from rackproof.facts import Fact, Missing
 
 _NAMES = (
-    "amdgpu|nvidia|libnvidia|libnvsdm|kmod-nvidia|cuda|datacenter-gpu|nvlsm|nvlink|gdrdrv|doca|infiniband-diags|rdma-core|docker|moby|"
+    "amdgpu|amd-container-toolkit|nvidia|libnvidia|libnvsdm|kmod-nvidia|cuda|datacenter-gpu|nvlsm|nvlink|gdrdrv|doca|infiniband-diags|rdma-core|docker|moby|"
     "containerd|podman|runc|unattended-upgrades|dnf-automatic|linux-image|linux-modules|linux-headers|gnupg|gpg$"
 )
 _PACKAGES_SCRIPT = rf"""

@@ -7,6 +7,7 @@ from packaging.version import InvalidVersion, Version
 from rackproof.deploy.node import Node, known_or
 from rackproof.deploy.onhost import Watch
 from rackproof.facts import CdiSpec
+from rackproof.layers.container_runtime import deploy_amd
 
 _CDI = "/var/run/cdi/nvidia.yaml"
 _REFRESH = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
@@ -17,7 +18,8 @@ def bring_about(node: Node) -> None:
     with node.layer("container_runtime"):
         _engine(node)
         if node.baseline.vendor != "nvidia":
-            return  # the devices of AMD's GPUs are handed to a container by name, as AMD and vLLM document it
+            deploy_amd.toolkit(node)
+            return
         toolkit_changes = _toolkit(node)
         # Podman reads CDI specs by itself: there is no file to write for it and nothing to start again.
         if _is_docker(node) and (toolkit_changes or not _configured(node)):

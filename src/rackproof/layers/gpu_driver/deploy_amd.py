@@ -1,4 +1,8 @@
-"""Layer gpu_driver on AMD: the amdgpu driver of one release, from AMD's repository. No ROCm: that is in the image."""
+"""Layer gpu_driver on AMD: the amdgpu driver of one release, from AMD's repository. No ROCm: that is in the image.
+
+Containers need nothing else of it: a deploy gives them the devices. Users whom the site names get into the groups of the
+devices, for what they run on the host itself.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,18 @@ from rackproof.deploy.node import Node, known_or, upstream
 from rackproof.facts import Missing, NodeFacts
 from rackproof.layers.gpu_driver.repository import repository, secure_boot
 from rackproof.layers.host import deploy_kernel
-from rackproof.package_names import amd_modules
+from rackproof.package_names import PackageNames, amd_modules
 from rackproof.verdict.report.clean import clean
 
 
 def bring_about(node: Node) -> None:
-    """Repository, driver, reboot. Partition modes are read and said, and never changed: that resets the GPUs."""
-    if why := _unknown(node) or secure_boot(node):
+    """Repository, driver, reboot, users. Partition modes are read and said, and never changed: that resets the GPUs."""
+    if why := _unknown(node) or _kept_out(node) or secure_boot(node):
         node.stop(why)
     repository(node)
     _packages(node)
     _reboot(node)
+    _users(node)
     _partitions(node)
 
 
@@ -32,18 +37,39 @@ def _unknown(node: Node) -> str:
     )
 
 
+def _kept_out(node: Node) -> str:
+    """A blacklist is of AMD's module and of the kernel's own alike, and no reboot of ours would get past it."""
+    amd = node.facts.amd
+    if isinstance(amd, Missing) or isinstance(amd.driver, Missing) or amd.driver.loaded:
+        return ""
+    if known_or(amd.blacklisted, False) is not True:
+        return ""
+    return (
+        "has amdgpu blacklisted (/etc/modprobe.d, or modprobe.blacklist= on the kernel command line), and nothing loads it "
+        "after boot: take that away, run update-initramfs -u and update-grub, and reboot; or load the module by a unit"
+    )
+
+
 def _packages(node: Node) -> None:
     packages = node.baseline.packages
     assert packages is not None
     names, release = packages.names, node.baseline.driver.version
-    if node.has_packages(names.driver, names.version) or node.stopped or node.busy():
+    if _in_place(node, names) or node.stopped or node.busy():
         return
     node.driver_changes = True
     wanted = "".join(f"want {names.version} {name}\n" for name in names.driver)
+    # Its version has a form of its own, so what is installed of it is what the pin lets through: this release's.
+    wanted += "".join(f"also {name}\n" for name in names.held if name not in names.driver)
     node.packages(
         f"Pin and install amdgpu {release}", f"refresh\nheaders\nextra_modules\n{wanted}go\n", disrupts=True,
         detail=f"module {names.version}",
     )  # fmt: skip
+
+
+def _in_place(node: Node, names: PackageNames) -> bool:
+    """Driver and firmware whole, and of this release. Firmware of another one is what the next boot would load."""
+    of_release = all(upstream(node.version_of(name)).endswith(f".{names.code}") for name in names.held)
+    return of_release and node.has_packages(names.driver, names.version)
 
 
 def _reboot(node: Node) -> None:
@@ -78,13 +104,34 @@ def _reasons(node: Node, facts: NodeFacts) -> list[str]:
     return reasons + [f"the kernel was not started with {word}" for word in deploy_kernel.lacking(node, facts)]
 
 
+# gpasswd and not usermod: a user may come from a directory, the groups are the host's own.
+_JOIN = """\
+for user in {users}; do
+  id -u "$user" >/dev/null 2>&1 || {{ echo "rackproof: there is no user $user on this host (gpus.users)" >&2; exit 1; }}
+  for group in {groups}; do gpasswd -a "$user" "$group" >/dev/null; done
+done
+"""
+
+
+def _users(node: Node) -> None:
+    """Those whom the site names, and no other; who is in a group already and is not named stays there."""
+    wanted = node.baseline.amd
+    assert wanted is not None
+    driver = node.facts.amd if isinstance(node.facts.amd, Missing) else node.facts.amd.driver
+    there = {} if isinstance(driver, Missing) else known_or(driver.members, {})
+    outside = [user for user in wanted.users if any(user not in there.get(group, ()) for group in wanted.device_groups)]
+    if outside:
+        script = _JOIN.format(users=" ".join(outside), groups=" ".join(wanted.device_groups))
+        node.shell(f"Into the groups {' and '.join(wanted.device_groups)}: {', '.join(outside)}", script)
+
+
 def _partitions(node: Node) -> None:
     gpus = () if isinstance(node.facts.amd, Missing) else known_or(node.facts.amd.gpus, ())
     wanted = rules.load("deploy")["amd_partitions"].value
     found = {str(known_or(gpu.compute_partition, wanted["compute"])) for gpu in gpus}
     found |= {str(known_or(gpu.memory_partition, wanted["memory"])) for gpu in gpus}
     if others := found - set(wanted.values()):
-        node.notes.append(
+        node.note(
             f"GPUs are partitioned ({clean(', '.join(sorted(others)), 100)}), and the layouts count on "
             f"{' and '.join(wanted.values())}; a deploy leaves that as it is: amd-smi set --compute-partition and "
             "--memory-partition change it, and end what runs"

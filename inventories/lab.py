@@ -10,6 +10,8 @@ _lab = rackproof_lab.describe()
 rackproof_lab.enter_network()
 _layouts = {"gb300": "gb300-tp8", "b300": "b300-tp8"}  # by the profile the lab was started with
 
+_more = _lab["site"]  # what follows from the flavour that the lab was started with
+
 lab = rack(
     ",".join(node["name"] for node in _lab["nodes"]),
     group="lab",
@@ -23,10 +25,18 @@ lab = rack(
             "key_file": _lab["ssh"]["key"],
             "known_hosts_file": _lab["ssh"]["known_hosts"],
         },
-        "packages": {"key_url": _lab["apt"]["key_url"], "key_fingerprint": _lab["apt"]["key_fingerprint"]},
+        "packages": {
+            "key_url": _lab["apt"]["key_url"],
+            "key_fingerprint": _lab["apt"]["key_fingerprint"],
+            **_more.get("packages", {}),
+        },
+        **{key: _more[key] for key in ("container",) if key in _more},
         # Names of public registries can only be resolved on the nodes, so nobody can ask for the size first.
         "image": {"repository": _lab["image"]["reference"].rpartition(":")[0], "free_bytes": 10_000_000},
-        "simulation": {"image": {key: _lab["image"][key] for key in ("index", "amd64", "arm64")}},
+        "simulation": {
+            "image": {key: _lab["image"][key] for key in ("index", "amd64", "arm64")},
+            **_more.get("simulation", {}),
+        },
     },
     overlay_source="the running lab",
 )

@@ -35,7 +35,8 @@ def boot(node_dir: Path) -> None:
     state = kernel.boot(node_dir / "root")
     _reset_boot_folder(node_dir / "rw", state, node)
     replace(sim / "cmdline", state.cmdline + "\n")
-    replace(sim / "sysctl", "".join(f"{k}={v}\n" for k, v in SYSCTLS.items()))
+    settings = {**SYSCTLS, **_kernel_name(node_dir / "root")}
+    replace(sim / "sysctl", "".join(f"{k}={v}\n" for k, v in settings.items()))
     replace(sim / "known-modules", KNOWN_MODULES)
     replace(sim / "devices", _devices(state, node))
     replace(sim / "nodes.sh", _nodes_script(state, node, faults(node_dir)))
@@ -44,6 +45,12 @@ def boot(node_dir: Path) -> None:
     _driver(sim / "driver", state, node)
     _sysfs(sim, node)
     refresh(node_dir)
+
+
+def _kernel_name(root: Path) -> Json:
+    """The one kernel setting that a node of another system has of its own."""
+    name = kernel.release(root)
+    return {} if name == os.uname().release else {"kernel.osrelease": name}
 
 
 def refresh(node_dir: Path) -> None:

@@ -12,6 +12,7 @@ as missing before anything changes.
     headers                     note the kernel headers of the running kernel and of the one that boots next
     signed_modules PREFIX       note PREFIX-KERNEL for both of them
     go                          install and remove what was noted
+    rebuilt VERSION NAME...     let packages build their kernel modules again where a kernel has none of the version
     pin VERSION PACKAGE NAME... keep the NAMEs at the version; PACKAGE is apt's pin package, or "-"
     stream NAME                 enable a module stream
     install NAME..., mend       install now; finish what was left half installed
@@ -67,6 +68,7 @@ drop() {{ for n do noted="$noted $n-"; done; }}
 go() {{ install $noted; noted=; }}
 pin() {{ [ "$2" = - ] || install "$2"; }}
 stream() {{ :; }}
+rebuilt() {{ :; }}  # dpkg comes back to a script that failed or was interrupted
 headers_of() {{ echo "linux-headers-$1"; }}
 kernel_arguments() {{
   file=/etc/default/grub.d/90-rackproof.cfg
@@ -131,6 +133,17 @@ pin() {{
   done
   dnf -q -C versionlock delete "$@" >/dev/null 2>&1 || :  # there may be none
   run_dnf versionlock add $locks
+}}
+# rpm calls a package installed before its script has run, and never runs again one that failed or was interrupted.
+rebuilt() {{
+  want=$1 lacking=; shift
+  for k in $(kernels); do
+    [ "$(modinfo -k "$k" -F version nvidia 2>/dev/null)" = "$want" ] || lacking=1
+  done
+  [ -n "$lacking" ] || return 0
+  again=
+  for n do again="$again $(exact "$n" "$want")"; done
+  run_dnf reinstall $again
 }}
 stream() {{ run_dnf module reset "${{1%%:*}}" && run_dnf module enable "$1"; }}
 headers_of() {{

@@ -92,8 +92,8 @@ done
 
 def tools(base: Base, say: Say) -> Path:
     """The folder with dnf, rpm and createrepo_c that goes above the base; built once. Call with the cache locked."""
-    say_once = "root file system with dnf: building (once, about half a minute)"
-    return _bake("dnf-tools", _TOOLS, base, str(base.tree), lambda: say(say_once), network=True)
+    said = "root file system with dnf: building (once, about half a minute)"
+    return _bake("dnf-tools", _TOOLS, base, str(base.tree), lambda: say(said), network=True)
 
 
 def ensure(base: Base, say: Say) -> str:

@@ -21,7 +21,8 @@ _PLUGINS = "local versionlock expired-pgp-keys pre-transaction-actions post-tran
 
 # Docker goes with its own scripts, then dpkg and apt as files: there must be nothing that a probe could ask.
 _BAKE = f"""
-dpkg --purge --force-all {_ENGINE} >/dev/null 2>&1
+dpkg --purge --force-all {_ENGINE} >/dev/null 2>&1 || :
+[ ! -e /usr/sbin/dockerd ] && [ ! -e /usr/bin/containerd ]
 groupdel docker 2>/dev/null || :
 rm -rf /usr/bin/apt* /usr/bin/dpkg* /usr/sbin/dpkg* /usr/bin/deb-systemd* /usr/sbin/update-rc.d
 rm -rf /usr/lib/apt /usr/lib/dpkg /usr/libexec/dpkg /usr/share/dpkg /etc/apt /etc/dpkg /etc/kernel /etc/debian_version

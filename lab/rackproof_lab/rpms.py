@@ -24,7 +24,9 @@ _HOOKS = """D=/etc/rackproof-lab.d
 if [ -e $D/fail-postinst ] && grep -qx NAME $D/fail-postinst; then
   echo "lab: scriptlet of NAME told to fail" >&2; exit 1
 fi
-if [ -e $D/slow-postinst ] && grep -qx NAME $D/slow-package 2>/dev/null; then sleep "$(cat $D/slow-postinst)"; fi
+if [ -e $D/slow-postinst ] && grep -qx NAME $D/slow-package 2>/dev/null; then
+  sleep "$(cat $D/slow-postinst)" || exit 1
+fi
 """
 
 

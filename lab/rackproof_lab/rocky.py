@@ -17,7 +17,7 @@ from rackproof_lab.rpms import KERNEL
 FLAVOUR = "rocky9"
 KEY = "/etc/pki/rpm-gpg/RPM-GPG-KEY-rocky-lab"
 _ENGINE = "docker.io docker-cli containerd runc tini"
-_PLUGINS = "local versionlock expired-pgp-keys pre-transaction-actions post-transaction-actions"
+_PLUGINS = "local versionlock system-upgrade expired-pgp-keys pre-transaction-actions post-transaction-actions"
 
 # Docker goes with its own scripts, then dpkg and apt as files: there must be nothing that a probe could ask.
 _BAKE = f"""

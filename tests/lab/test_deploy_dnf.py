@@ -54,7 +54,7 @@ def test_servers_of_rocky_from_every_state_to_accepted(servers: Rack, tmp_path: 
     for node in words[1::2]:
         assert f"[{node}] verdict: accept" in log
         assert OLDER in servers.ssh(node, "cat /sys/module/nvidia/version")
-        assert "init_on_alloc=0" in servers.ssh(node, "cat /proc/cmdline"), "by grubby, in the boot entry"
+        assert "iommu=pt" in servers.ssh(node, "cat /proc/cmdline"), "by grubby, in the boot entry"
 
     _upgraded_by_hand(servers, "tray02")
     _killed_in_a_scriptlet(servers, "tray03")

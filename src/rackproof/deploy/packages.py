@@ -12,7 +12,7 @@ as missing before anything changes.
     headers                     note the kernel headers of the running kernel and of the one that boots next
     signed_modules PREFIX       note PREFIX-KERNEL for both of them
     go                          install and remove what was noted
-    rebuilt VERSION NAME...     let packages build their kernel modules again where a kernel has none of the version
+    rebuilt VERSION NAME...     dnf only: let packages build their modules again where a kernel has none of the version
     pin VERSION PACKAGE NAME... keep the NAMEs at the version; PACKAGE is apt's pin package, or "-"
     stream NAME                 enable a module stream
     install NAME..., mend       install now; finish what was left half installed
@@ -68,7 +68,6 @@ drop() {{ for n do noted="$noted $n-"; done; }}
 go() {{ install $noted; noted=; }}
 pin() {{ [ "$2" = - ] || install "$2"; }}
 stream() {{ :; }}
-rebuilt() {{ :; }}  # dpkg comes back to a script that failed or was interrupted
 headers_of() {{ echo "linux-headers-$1"; }}
 kernel_arguments() {{
   file=/etc/default/grub.d/90-rackproof.cfg

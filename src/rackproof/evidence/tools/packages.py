@@ -24,7 +24,7 @@ _NAMES = (
 )
 _PACKAGES_SCRIPT = rf"""
 if command -v dpkg-query >/dev/null &&
-  {{ [ -n "$(dpkg-query -W -f x 2>/dev/null)" ] || ! command -v rpm >/dev/null; }}; then
+  {{ [ -n "$(dpkg-query -W -f x 2>/dev/null || :)" ] || ! command -v rpm >/dev/null; }}; then
   echo source=dpkg
   list() {{ dpkg-query -W -f '${{db:Status-Abbrev}}\t${{Package}}\t${{Version}}\t${{Architecture}}\n'; }}
 elif command -v rpm >/dev/null; then

@@ -97,7 +97,7 @@ def _script(node: Node, packages: PackageBaseline, version: str) -> str:
         f"also {' '.join(names.fabric_unversioned)}" if names.fabric_unversioned else "",
         f"drop {' '.join(unwanted)}" if (unwanted := _unwanted(node)) else "",
         "go",
-        "" if names.kernel else f"rebuilt {version} {' '.join(names.driver)}",
+        f"rebuilt {version} {' '.join(names.driver)}" if node.manager == "dnf" and not names.kernel else "",
     ]
     return key + "\n".join(filter(None, lines)) + "\n"
 

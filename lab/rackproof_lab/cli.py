@@ -51,12 +51,14 @@ def main(context: click.Context, lab_id: str | None) -> None:
 @click.option("--suite", default="trixie", show_default=True, help="Debian release of the nodes.")
 @click.option("--state", default="leased", show_default=True, type=click.Choice(["leased", "bare"]),
               help="leased: an R575 driver, tray03 with unattended-upgrades. bare: no driver.")  # fmt: skip
+@click.option("--flavour", default="debian", show_default=True, type=click.Choice(["debian", "rocky9"]),
+              help="rocky9: dnf and rpm on Debian's userland, only in the state bare.")  # fmt: skip
 @click.option("--no-install", is_flag=True, help="Refuse instead of installing missing packages on this machine.")
 @_lab
-def up(lab: Lab, nodes: int, profile: str, suite: str, state: str, no_install: bool) -> None:
+def up(lab: Lab, nodes: int, profile: str, suite: str, state: str, flavour: str, no_install: bool) -> None:
     """Build what is missing and start the nodes."""
     start = time.monotonic()
-    rack.up(lab, nodes, profile, suite, state, not no_install, _say)
+    rack.up(lab, nodes, profile, suite, state, not no_install, _say, flavour)
     _say(f"{nodes} nodes are up after {time.monotonic() - start:.1f} s: {lab.description}")
 
 

@@ -33,7 +33,8 @@ def boot(node_dir: Path) -> None:
     """Work out and write everything that a boot decides. `node_dir`/root must hold the node's file system."""
     sim, node = node_dir / "sim", _node(node_dir)
     (hardware_amd.boot if _is_amd(node) else _boot)(node_dir, node)
-    replace(sim / "sysctl", "".join(f"{k}={v}\n" for k, v in SYSCTLS.items()))
+    settings = {**SYSCTLS, **_kernel_name(node_dir / "root")}
+    replace(sim / "sysctl", "".join(f"{k}={v}\n" for k, v in settings.items()))
     replace(sim / "known-modules", KNOWN_MODULES)
     _sysfs(sim, node)
     refresh(node_dir)
@@ -53,6 +54,12 @@ def _boot(node_dir: Path, node: Json) -> None:
     replace(sim / "boot.json", json.dumps({"driver": state.driver, "open": state.open_module}))
     replace(sim / "dmesg.boot", "".join(f"{line}\n" for line in _log(state, node)))
     _driver(sim / "driver", state, node)
+
+
+def _kernel_name(root: Path) -> Json:
+    """The one kernel setting that a node of another system has of its own."""
+    name = kernel.release(root)
+    return {} if name == os.uname().release else {"kernel.osrelease": name}
 
 
 def refresh(node_dir: Path) -> None:

@@ -3,7 +3,8 @@
 Run before every boot, outside the node, with its root file system mounted. What decides is what would decide on a
 real host, so a step that a deploy forgets shows:
 
-* the command line is the one update-grub wrote last, not the one /etc/default/grub holds now;
+* the command line is the one update-grub wrote last, not the one /etc/default/grub holds now
+  (of the boot entry, on a host that has those);
 * nouveau takes the GPUs unless the *initrd* blacklists it or the command line does;
 * the nvidia module is the one the dkms package put under /lib/modules for this kernel, open or proprietary;
 * its options are those in the initrd, and an option this version does not know is ignored with a line in the log.
@@ -59,19 +60,29 @@ def boot(root: Path) -> Kernel:
     return Kernel(words, False, module["version"], is_open, options, ignored)
 
 
+def release(root: Path) -> str:
+    """What the node's kernel is called: as this machine's, unless the node plays a system with a kernel of its own."""
+    named = root / "etc/rackproof-lab-kernel"
+    return named.read_text().strip() if named.exists() else os.uname().release
+
+
 def cmdline(root: Path) -> str:
-    """What update-grub wrote last."""
-    release = os.uname().release
+    """What update-grub or grubby wrote last."""
+    entry = root / f"boot/loader/entries/lab-{release(root)}.conf"
+    if entry.exists():
+        options = re.search(r"^options (.*)$", entry.read_text(), re.M)
+        return f"BOOT_IMAGE=(hd0,gpt2)/vmlinuz-{release(root)} {options[1].strip() if options else ''}"
     config = root / "boot/grub/grub.cfg"
     found = re.search(r"^\s*linux\s+(\S+)\s*(.*)$", config.read_text(), re.M) if config.exists() else None
-    image, rest = (found[1], found[2].strip()) if found else (f"/boot/vmlinuz-{release}", "root=LABEL=root ro")
+    image, rest = (found[1], found[2].strip()) if found else (f"/boot/vmlinuz-{release(root)}", "root=LABEL=root ro")
     return f"BOOT_IMAGE={image} {rest}"
 
 
 def initrd(root: Path) -> str:
     """All modprobe.d files of the initrd in modprobe's order: by name, /etc before /usr/lib."""
-    path = root / "boot" / f"initrd.img-{os.uname().release}"
-    if not path.exists():
+    images = [root / "boot" / name for name in (f"initrd.img-{release(root)}", f"initramfs-{release(root)}.img")]
+    path = next((image for image in images if image.exists()), None)
+    if path is None:
         return ""
     texts: dict[str, str] = {}
     with tarfile.open(path) as archive:
@@ -83,8 +94,9 @@ def initrd(root: Path) -> str:
 
 
 def _module(root: Path) -> dict[str, str] | None:
-    path = root / "usr/lib/modules" / os.uname().release / "updates/dkms/nvidia.ko"
-    if not path.exists():
+    places = [root / "usr/lib/modules" / release(root) / folder / "nvidia.ko" for folder in ("updates/dkms", "extra")]
+    path = next((place for place in places if place.exists()), None)
+    if path is None:
         return None
     return dict(line.split("=", 1) for line in path.read_text().splitlines() if "=" in line)
 

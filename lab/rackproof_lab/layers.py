@@ -65,26 +65,27 @@ class Layer:
 
 def stack(state: str, base: Base, repo_debs: dict[str, Path], repo_key: str, say: Say) -> list[Layer]:
     """The layers of a state, uppermost first, without the base. Call with the cache locked."""
-    bare = _bake("bare", _BARE, [], base, [], [_tree_hash(STANDINS / "sh"), os.uname().release], say)
+    bare = bake("bare", _BARE, [], base, [], [tree_hash(STANDINS / "sh"), os.uname().release], say)
     if state == "bare":
         return [bare]
     debs = [repo_debs[name] for name in _closure(repo_debs)]
-    return [_bake("leased", _LEASED, debs, base, [bare], [repo_key, bare.path.name], say), bare]
+    return [bake("leased", _LEASED, debs, base, [bare], [repo_key, bare.path.name], say), bare]
 
 
 def upgrades(below: list[Layer], base: Base, say: Say) -> Layer:
     """unattended-upgrades, enabled, on top of the layers of a state."""
     wanted = _spare_debs(base, "unattended-upgrades")
-    return _bake("upgrades", _UPGRADES, wanted, base, below, [layer.path.name for layer in below], say)
+    return bake("upgrades", _UPGRADES, wanted, base, below, [layer.path.name for layer in below], say)
 
 
 def lowerdir(layers: list[Layer], base: Base) -> str:
     return ":".join(str(path) for path in [*(layer.path for layer in layers), base.tree])
 
 
-def _bake(
+def bake(
     name: str, script: str, debs: list[Path], base: Base, below: list[Layer], inputs: list[str], say: Say
 ) -> Layer:
+    """Run a script in a chroot above other layers, its arguments the files of some packages; cached by what goes in."""
     parts = [script, _CHROOT, base.key, *inputs, *sorted(d.name for d in debs)]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
     path = cache_dir() / f"layer-{name}-{base.suite}-{key}"
@@ -140,7 +141,8 @@ def _depends(deb: Path) -> list[str]:
     return [part.split("|")[0].split("(")[0].split(":")[0].strip() for part in line.split(",") if part.strip()]
 
 
-def _tree_hash(folder: Path) -> str:
+def tree_hash(folder: Path) -> str:
+    """Changes with every name and byte below a folder."""
     digest = hashlib.sha256()
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
         digest.update(str(path.relative_to(folder)).encode() + path.read_bytes())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rackproof_lab import cgroup, profile, services, ssh
+from rackproof_lab import cgroup, profile, rocky, services, ssh
 from rackproof_lab.names import Lab, node_name
 from rackproof_lab.proc import put, replace, spawn
 
@@ -37,9 +37,10 @@ class Rack:
     suite: str
     base_tree: str
     lowers: dict[str, str]
+    flavour: str = "debian"
 
     def save(self) -> None:
-        keys = ("nodes", "profile", "state", "suite", "base_tree", "lowers")
+        keys = ("nodes", "profile", "state", "suite", "base_tree", "lowers", "flavour")
         replace(self.lab.dir / "rack.json", json.dumps({key: getattr(self, key) for key in keys}))
 
     @staticmethod
@@ -97,8 +98,6 @@ def _identity(rack: Rack, name: str) -> list[tuple[str, str, int]]:
         "AuthorizedKeysFile /etc/ssh/authorized_keys/lab\nUseDNS no\nPasswordAuthentication no\n"
         "PermitRootLogin prohibit-password\nHostKey /etc/ssh/ssh_host_ed25519_key\nMaxStartups 100\nMaxSessions 100\n"
     )
-    keyring = "/etc/apt/keyrings/rackproof-lab-debian.asc"
-    source = f"Types: deb\nURIs: https://debian.lab/debian\nSuites: /\nSigned-By: {keyring}\n"
     return [
         ("etc/rackproof-lab", banner, 0o644),
         ("etc/motd", banner, 0o644),
@@ -106,14 +105,7 @@ def _identity(rack: Rack, name: str) -> list[tuple[str, str, int]]:
         ("etc/hosts", f"127.0.0.1 localhost\n{services.hosts_lines(lab)}{trays}", 0o644),
         ("etc/resolv.conf", "# rackproof lab: there is no name server, names are in /etc/hosts\n", 0o644),
         ("etc/machine-id", os.urandom(16).hex() + "\n", 0o444),
-        # without this every fetch waits 10 s for an SRV record that no server here answers
-        (
-            "etc/apt/apt.conf.d/99rackproof-lab",
-            'Acquire::EnableSrvRecords "false";\nAPT::Install-Recommends "false";\n',
-            0o644,
-        ),
-        ("etc/apt/sources.list.d/debian-lab.sources", source, 0o644),
-        (keyring[1:], (lab.dir / "www/debian.lab/key.asc").read_text(), 0o644),
+        *(rocky.identity(lab.dir / "www") if rack.flavour == rocky.FLAVOUR else _apt(lab)),
         ("etc/ssh/authorized_keys/lab", (lab.dir / "id_ed25519.pub").read_text(), 0o644),
         ("etc/ssh/sshd_config.d/rackproof-lab.conf", sshd, 0o644),
         ("usr/local/share/ca-certificates/rackproof-lab.crt", ca, 0o644),
@@ -131,6 +123,19 @@ def _identity(rack: Rack, name: str) -> list[tuple[str, str, int]]:
             (HOSTFILES / "lab-boot.service").read_text(),
             0o644,
         ),
+    ]
+
+
+def _apt(lab: Lab) -> list[tuple[str, str, int]]:
+    """(path, text, mode) of what apt has of this lab: the distribution's repository and its key."""
+    keyring = "/etc/apt/keyrings/rackproof-lab-debian.asc"
+    source = f"Types: deb\nURIs: https://debian.lab/debian\nSuites: /\nSigned-By: {keyring}\n"
+    # without this every fetch waits 10 s for an SRV record that no server here answers
+    settings = 'Acquire::EnableSrvRecords "false";\nAPT::Install-Recommends "false";\n'
+    return [
+        ("etc/apt/apt.conf.d/99rackproof-lab", settings, 0o644),
+        ("etc/apt/sources.list.d/debian-lab.sources", source, 0o644),
+        (keyring[1:], (lab.dir / "www/debian.lab/key.asc").read_text(), 0o644),
     ]
 
 

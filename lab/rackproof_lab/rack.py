@@ -8,15 +8,32 @@ import json
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from rackproof_lab import base, cgroup, faults, host, image, layers, network, node, profile, repo, services, ssh
+from rackproof_lab import (
+    base,
+    cgroup,
+    dnf_root,
+    faults,
+    host,
+    image,
+    layers,
+    network,
+    node,
+    profile,
+    repo,
+    rocky,
+    rpm_repo,
+    services,
+    ssh,
+)
 from rackproof_lab.base import Say
 from rackproof_lab.names import Lab, LabError
 from rackproof_lab.node import Rack
 from rackproof_lab.proc import put, replace
 
+Publish = Callable[[], dict[str, str]]  # lays out signed repositories; returns the part of lab.json about them
 UPGRADES_NODE = "tray03"  # in the state 'leased', the one node where somebody left unattended-upgrades on
 
 
@@ -32,7 +49,9 @@ def locked(lab: Lab) -> Iterator[None]:
         yield
 
 
-def up(lab: Lab, nodes: int, profile_name: str, suite: str, state: str, install: bool, say: Say) -> None:
+def up(
+    lab: Lab, nodes: int, profile_name: str, suite: str, state: str, install: bool, say: Say, flavour: str = "debian"
+) -> None:
     """Build what is missing and boot the nodes; whatever interrupts it, nothing stays behind."""
     host.check()
     if profile.load(profile_name).get("vendor") == "amd" and state == "leased":
@@ -48,7 +67,7 @@ def up(lab: Lab, nodes: int, profile_name: str, suite: str, state: str, install:
         remove(lab)  # what a killed `up` may have left
         origin = cgroup.enter(cgroup.make(lab, "up"))  # so that `down` finds our children if we are killed
         try:
-            _up(lab, nodes, profile_name, suite, state, say)
+            _up(lab, nodes, profile_name, suite, state, flavour, say)
         except BaseException:
             cgroup.leave(origin)
             say("cleaning up")
@@ -61,17 +80,13 @@ def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _up(lab: Lab, nodes: int, profile_name: str, suite: str, state: str, say: Say) -> None:
+def _up(lab: Lab, nodes: int, profile_name: str, suite: str, state: str, flavour: str, say: Say) -> None:
     with base.cache_lock(say):
         root = base.ensure(suite, say)
-        debs = repo.build(say)
-        stack = layers.stack(state, root, debs, repo.content_key(), say)
-        lowers = {"*": layers.lowerdir(stack, root)}
-        if state == "leased" and nodes >= int(UPGRADES_NODE[4:]):
-            lowers[UPGRADES_NODE] = layers.lowerdir([layers.upgrades(stack, root, say), *stack], root)
-    rack = Rack(lab, nodes, profile_name, state, suite, str(root.tree), lowers)
+        lowers, publish = (_dnf if flavour == rocky.FLAVOUR else _apt)(lab, root, state, nodes, say)
+    rack = Rack(lab, nodes, profile_name, state, suite, str(root.tree), lowers, flavour)
     say("certificates, signed repositories, network")
-    description = _outside(rack, debs, root)
+    description = _outside(rack, publish, root)
     say(f"starting {', '.join(rack.names())}")
     for name in rack.names():
         node.prepare(rack, name)
@@ -83,14 +98,32 @@ def _up(lab: Lab, nodes: int, profile_name: str, suite: str, state: str, say: Sa
     replace(lab.description, json.dumps(description, indent=1) + "\n")
 
 
-def _outside(rack: Rack, debs: dict[str, Any], root: base.Base) -> dict[str, Any]:
+def _apt(lab: Lab, root: base.Base, state: str, nodes: int, say: Say) -> tuple[dict[str, str], Publish]:
+    """Lowerdirs of nodes with apt, and what publishes their repositories. Call with the cache locked."""
+    debs = repo.build(say)
+    stack = layers.stack(state, root, debs, repo.content_key(), say)
+    lowers = {"*": layers.lowerdir(stack, root)}
+    if state == "leased" and nodes >= int(UPGRADES_NODE[4:]):
+        lowers[UPGRADES_NODE] = layers.lowerdir([layers.upgrades(stack, root, say), *stack], root)
+    return lowers, lambda: repo.publish_all(lab.dir / "www", lab.dir / "gnupg", debs, root.debs, root.suite)
+
+
+def _dnf(lab: Lab, root: base.Base, state: str, nodes: int, say: Say) -> tuple[dict[str, str], Publish]:
+    """As _apt, for nodes with dnf."""
+    tools = dnf_root.tools(root, say)
+    pool = rpm_repo.build(root, tools, say)
+    lowers = {"*": layers.lowerdir(rocky.stack(root, pool, tools, state, say), root)}
+    return lowers, lambda: rpm_repo.publish_all(lab.dir / "www", lab.dir / "gnupg", pool, root, tools)
+
+
+def _outside(rack: Rack, publish: Publish, root: base.Base) -> dict[str, Any]:
     """Everything the nodes need from outside: keys, repositories, network, services, image."""
     lab = rack.lab
     lab.dir.mkdir(parents=True, exist_ok=True)
     ssh.make_key(lab.dir / "id_ed25519", f"rackproof-lab-{lab.id}")
     ca = services.certificate(lab)
     layers.install_standins(lab.dir / "standins", root.tree)
-    apt = repo.publish_all(lab.dir / "www", lab.dir / "gnupg", debs, root.debs, rack.suite)
+    apt = publish()
     nodes = [{"name": name, "address": lab.address(i)} for i, name in enumerate(rack.names(), 1)]
     trays = "".join(f"{n['address']} {n['name']}\n" for n in nodes)
     put(lab.dir / "hosts", f"127.0.0.1 localhost\n{services.hosts_lines(lab)}{trays}")
@@ -98,7 +131,8 @@ def _outside(rack: Rack, debs: dict[str, Any], root: base.Base) -> dict[str, Any
     services.start(lab)
     return {
         "schema": 1, "id": lab.id, "netns": lab.netns, "profile": rack.profile, "state": rack.state,
-        "suite": rack.suite, "nodes": nodes, "apt": apt,
+        "suite": rack.suite, "flavour": rack.flavour, "nodes": nodes, "apt": apt,
+        "site": rocky.site() if rack.flavour == rocky.FLAVOUR else {},
         "registry": {"host": "docker.io", "alias": "registry.lab", "url": f"https://{lab.registry_address}"},
         "image": image.push(lab, rack.profile), "ca": str(ca), "hosts": str(lab.dir / "hosts"),
     }  # fmt: skip

@@ -11,7 +11,10 @@ from rackproof_lab.names import Lab, LabError
 from rackproof_lab.proc import ok, put, run, spawn
 
 REGISTRY_NAMES = ("registry-1.docker.io", "index.docker.io", "auth.docker.io", "registry.lab")
-WEB_NAMES = ("developer.download.nvidia.com", "nvidia.github.io", "repo.radeon.com", "debian.lab")
+WEB_NAMES = (
+    "developer.download.nvidia.com", "nvidia.github.io", "repo.radeon.com", "download.docker.com", "debian.lab",
+    "rocky.lab",
+)  # fmt: skip
 _EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 
 

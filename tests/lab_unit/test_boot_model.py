@@ -75,3 +75,20 @@ def test_the_command_line_is_the_one_update_grub_wrote(tmp_path: Path) -> None:
 def test_a_host_without_a_driver_has_none(tmp_path: Path) -> None:
     booted = kernel.boot(host(tmp_path, initrd="blacklist nouveau\n"))
     assert booted.driver is None and not booted.nouveau
+
+
+def test_a_host_with_boot_entries_of_its_own_kernel(tmp_path: Path) -> None:
+    """Enterprise Linux: options in an entry, an initramfs by dracut, DKMS' module under extra/, another kernel's name."""
+    name = "5.14.0-570.el9.x86_64"
+    for folder in ("boot/loader/entries", "etc", f"usr/lib/modules/{name}/extra"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "etc/rackproof-lab-kernel").write_text(f"{name}\n")
+    (tmp_path / f"boot/loader/entries/lab-{name}.conf").write_text("title x\noptions root=LABEL=root ro a=1\n")
+    (tmp_path / f"usr/lib/modules/{name}/extra/nvidia.ko").write_text("version=580.126.20\nlicense=Dual MIT/GPL\n")
+    assert kernel.boot(tmp_path).nouveau, "nothing blacklists it yet"
+    with tarfile.open(tmp_path / f"boot/initramfs-{name}.img", "w") as archive:
+        info = tarfile.TarInfo("etc/modprobe.d/x.conf")
+        info.size = len(b"blacklist nouveau\n")
+        archive.addfile(info, io.BytesIO(b"blacklist nouveau\n"))
+    booted = kernel.boot(tmp_path)
+    assert booted.driver == "580.126.20" and booted.cmdline.endswith("vmlinuz-5.14.0-570.el9.x86_64 root=LABEL=root ro a=1")

@@ -89,9 +89,13 @@ done 2>/dev/null | LC_ALL=C tr -cd ' -~\\n' | head -n 20)
 # What a failed package step leaves behind: whether the host still works, and how not.
 _STATE = """\
 state() {
-  if command -v dpkg-query >/dev/null; then half=$(dpkg-query -W -f '${db:Status-Status} ${Package}\\n' 2>/dev/null |
-    awk '$1 != "installed" && $1 != "config-files" && $1 != "not-installed" { printf " %s", $2 }')
-  else half=$(rpm -qa --qf '%{NAME}.%{ARCH}\\n' | grep -v -e '^kernel' -e '^gpg-pubkey' | LC_ALL=C sort | uniq -d | tr '\\n' ' '); fi
+  if command -v dpkg-query >/dev/null && [ -n "$(dpkg-query -W -f x 2>/dev/null)" ]; then
+    half=$(dpkg-query -W -f '${db:Status-Status} ${Package}\\n' 2>/dev/null |
+      awk '$1 != "installed" && $1 != "config-files" && $1 != "not-installed" { printf " %s", $2 }')
+  else
+    half=$(rpm -qa --qf '%{NAME}.%{ARCH}\\n' | grep -v -e '^kernel' -e '^gpg-pubkey' | LC_ALL=C sort | uniq -d |
+      awk '{ printf " %s", $0 }')
+  fi
   loaded=$(cat "/sys/module/$gpu_module/version" 2>/dev/null || echo none)
   disk=$(modinfo -F version "$gpu_module" 2>/dev/null || :)
   disk=${disk:-none}

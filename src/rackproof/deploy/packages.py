@@ -13,6 +13,7 @@ as missing before anything changes.
     headers                     note the kernel headers of the running kernel and of the one that boots next
     signed_modules PREFIX       note PREFIX-KERNEL for both of them
     go                          install and remove what was noted
+    rebuilt VERSION NAME...     dnf only: let packages build their modules again where a kernel has none of the version
     pin VERSION PACKAGE NAME... keep the NAMEs at the version; PACKAGE is apt's pin package, or "-"
     stream NAME                 enable a module stream
     at_least VERSION NAME       refuse where the newest that is offered is older
@@ -134,6 +135,17 @@ pin() {{
   done
   dnf -q -C versionlock delete "$@" >/dev/null 2>&1 || :  # there may be none
   run_dnf versionlock add $locks
+}}
+# rpm calls a package installed before its script has run, and never runs again one that failed or was interrupted.
+rebuilt() {{
+  want=$1 lacking=; shift
+  for k in $(kernels); do
+    [ "$(modinfo -k "$k" -F version nvidia 2>/dev/null)" = "$want" ] || lacking=1
+  done
+  [ -n "$lacking" ] || return 0
+  again=
+  for n do again="$again $(exact "$n" "$want")"; done
+  run_dnf reinstall $again
 }}
 stream() {{ run_dnf module reset "${{1%%:*}}" && run_dnf module enable "$1"; }}
 headers_of() {{

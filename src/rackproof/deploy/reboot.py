@@ -33,7 +33,7 @@ next=$(ls -d /lib/modules/*/modules.dep 2>/dev/null | cut -d / -f 4 | while read
 found=$(modinfo -k "$next" -F version "${{module:-nvidia}}" 2>/dev/null || echo none)
 if [ "$found" != '{version}' ]; then
   echo "rackproof: not rebooted: kernel $next boots next, and its ${{module:-nvidia}} module is $found, wanted {version}." \
-"The host goes on as it is. Install linux-headers-$next, run dkms autoinstall -k $next, then deploy again." >&2
+"The host goes on as it is. Install the headers of that kernel (linux-headers-$next, or kernel-devel-$next), run dkms autoinstall -k $next, then deploy again." >&2
   dkms status 2>&1 | head -n 5 >&2
   exit 1
 fi

@@ -124,6 +124,15 @@ def test_a_driver_without_its_lock_is_locked(monkeypatch: pytest.MonkeyPatch, sy
     assert recorder.names[0] == "Pin and install driver 580.126.20"
 
 
+@pytest.mark.parametrize("disk", ["580.95.05", Missing("modinfo nvidia gives no version: Module nvidia not found")])
+def test_a_module_that_no_script_has_built_is_built_again(monkeypatch: pytest.MonkeyPatch, disk: Any) -> None:
+    """rpm calls a package installed before its script has run: that of an interrupted transaction never did."""
+    recorder, _ = run(monkeypatch, driver(on_rhel(), disk_version=disk), rhel())
+    assert recorder.names[0] == "Pin and install driver 580.126.20"
+    lines = dict(recorder.steps)[recorder.names[0]].splitlines()
+    assert lines.index("go") < next(n for n, line in enumerate(lines) if line.startswith("rebuilt 580.126.20 kmod-nvidia-open-dkms "))
+
+
 def test_release_ten_has_no_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     values = rhel(packages={"repository": f"{URL}/rhel10/x86_64/"})
     recorder, _ = run(monkeypatch, on_rhel(SystemFacts(versionlocks=())), values)

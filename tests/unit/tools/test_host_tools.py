@@ -38,6 +38,23 @@ def test_marks() -> None:
     node = evidence(marks=marked)
     assert (host.simulated(node), host.selfbuild(node)) == ("gb300", "(an empty mark)")
     assert host.reboot_required(node) is True
+
+
+@pytest.mark.parametrize(
+    ("release", "says"),
+    [('ID=ubuntu\nID_LIKE=debian\n', ""), ("ID=debian\n", ""), ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', "needs-restarting"),
+     ("NAME=x\n", "only Debian and Ubuntu"), ("", "cannot be told"), (None, "cannot be told")],
+)  # fmt: skip
+def test_no_mark_for_a_reboot_says_something_only_where_marks_are_left(release: str | None, says: str) -> None:
+    marks = "- /etc/rackproof-lab\n- /etc/rackproof/selfbuild\n- /etc/rackproof/baseline.json\n- /run/reboot-required\n.\n"
+    node = evidence(marks=marks, **({} if release is None else {"os_release": release}))
+    found = host.reboot_required(node)
+    assert says in reason(found) if says else found is False
+
+
+def test_a_stamp_that_cannot_be_read() -> None:
+    marked = "= /etc/rackproof-lab\n|gb300\n= /etc/rackproof/selfbuild\n! /etc/rackproof/baseline.json\n- /run/reboot-required\n.\n"
+    node = evidence(marks=marked)
     assert "could not be read" in reason(host.stamp(node))
     broken = evidence(marks="= /etc/rackproof/baseline.json\n|{cut\n.\n")
     assert "not JSON" in reason(host.stamp(broken))

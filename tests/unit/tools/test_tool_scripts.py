@@ -213,6 +213,19 @@ def test_packages_by_dpkg_and_rpm(tmp_path: Path) -> None:
     assert "rc=2" in reason(packages.parse_packages(run(command("packages").script, tmp_path).text))
 
 
+def test_a_host_with_both_dpkg_and_rpm_is_read_by_the_one_that_has_packages(tmp_path: Path) -> None:
+    rows = r"printf 'ii \tnvidia-imex\t580.1-1\tx86_64\nii \tnvidia-imex\t580.2-1\tx86_64\nii \tdocker-ce\t3:27-1\tx86_64\n'"
+    tool(tmp_path, "rpm", rows)
+    tool(tmp_path, "dpkg-query", "echo 'dpkg-query: no packages found matching *' >&2; exit 1")  # EPEL's, never used
+    text = run(command("packages").script, tmp_path).text
+    found = packages.parse_packages(text)
+    assert text.startswith("source=rpm\n") and isinstance(found, list)
+    assert packages.installed(found)["docker-ce"] == "3:27-1"
+    assert packages.broken(found) == ("nvidia-imex",), "an rpm that was killed left both versions"
+    tool(tmp_path, "dpkg-query", r"printf 'ii \tgpg\t2\tall\n'")
+    assert run(command("packages").script, tmp_path).text.startswith("source=dpkg\n")
+
+
 def test_docker_images(tmp_path: Path) -> None:
     tool(tmp_path, "docker", "[ \"$2\" = ls ] && exit 0; echo should not run >&2; exit 1")
     assert container.parse_images(run(command("docker_images").script, tmp_path).text) == ()

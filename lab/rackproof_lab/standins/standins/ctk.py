@@ -12,7 +12,6 @@ from pathlib import Path
 from . import truth
 
 LIBRARIES = ("libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler")
-LIBDIR = "/usr/lib/x86_64-linux-gnu"
 COMMITS = {"1.17.8": "1a" * 20, "1.18.2": "2b" * 20, "1.19.1": "3c" * 20}
 
 
@@ -69,11 +68,12 @@ def _spec(driver: str) -> truth.Json:
     devices += [{"name": gpu["uuid"], "containerEdits": {"deviceNodes": [nodes[gpu["index"]]]}} for gpu in truth.gpus()]
     devices.append({"name": "all", "containerEdits": {"deviceNodes": list(nodes.values())}})
     options = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
-    files = [f"{LIBDIR}/{name}.so.{driver}" for name in LIBRARIES]
+    folder = truth.library_folder()
+    files = [f"{folder}/{name}.so.{driver}" for name in LIBRARIES]
     mounts = [{"hostPath": f, "containerPath": f, "options": options} for f in [*files, "/usr/bin/nvidia-smi"]]
     hook = {
         "hookName": "createContainer", "path": "/usr/bin/nvidia-cdi-hook",
-        "args": ["nvidia-cdi-hook", "update-ldcache", "--folder", LIBDIR],
+        "args": ["nvidia-cdi-hook", "update-ldcache", "--folder", folder],
     }  # fmt: skip
     edits = {
         "env": ["NVIDIA_VISIBLE_DEVICES=void"],

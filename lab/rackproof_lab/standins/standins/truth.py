@@ -10,7 +10,7 @@ from typing import Any
 
 SIM = Path("/run/rackproof-lab")
 RW = Path("/run/rackproof-lab-rw")
-NVML = Path("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1")
+LIBDIRS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64")  # where Debian has libraries, and Enterprise Linux
 Json = dict[str, Any]
 
 
@@ -56,10 +56,16 @@ def loaded_driver() -> tuple[str, bool] | None:
 
 def library_version() -> str | None:
     """Version of libnvidia-ml, as its link says; None when it is not installed."""
+    link = Path(library_folder()) / "libnvidia-ml.so.1"
     try:
-        return str(NVML.readlink()).rpartition(".so.")[2]
+        return str(link.readlink()).rpartition(".so.")[2]
     except OSError:
         return None
+
+
+def library_folder() -> str:
+    """Where this node has the driver's libraries; Debian's folder where it has none."""
+    return next((folder for folder in LIBDIRS if Path(folder, "libnvidia-ml.so.1").is_symlink()), LIBDIRS[0])
 
 
 def gpus() -> list[Json]:

@@ -199,9 +199,20 @@ def stamp(evidence: Evidence) -> Fact[Mapping[str, object] | None]:
 
 
 def reboot_required(evidence: Evidence) -> Fact[bool]:
-    """Whether the distribution left its mark for a pending reboot (Debian family; nobody else writes one)."""
+    """Whether the distribution left its mark for a pending reboot. Only the Debian family writes one: that there is none
+    says nothing elsewhere."""
     group = _marks(evidence)
-    return group if isinstance(group, Missing) else group.exists(REBOOT)
+    there = group if isinstance(group, Missing) else group.exists(REBOOT)
+    if isinstance(there, Missing) or there:
+        return there
+    text = output(evidence, "os_release", "os-release")
+    if isinstance(text, Missing):
+        return Missing(f"{text.reason}, so it cannot be told whether this system would leave {REBOOT}")
+    named = parse_os_release(text)
+    family = {named.get("ID", ""), *named.get("ID_LIKE", "").split()}
+    if family & {"debian", "ubuntu"}:
+        return False
+    return Missing(f"only Debian and Ubuntu leave {REBOOT}: on {named.get('ID') or 'this system'} dnf needs-restarting -r tells")
 
 
 def _marks(evidence: Evidence) -> Group | Missing:

@@ -2,12 +2,14 @@
 
 [packages]: `source=dpkg`, then `|STATUS<tab>NAME<tab>VERSION<tab>ARCH` for the packages that matter here and for every
 package in a broken state, then `total=N rc=N`. STATUS is dpkg's abbreviation (dpkg-query(1)): "ii ", "hi " (held),
-"iF " (half configured). rpm knows no such states and always gives "ii ".
+"iF " (half configured). rpm knows no such states and always gives "ii "; what an interrupted rpm leaves shows as two
+versions of one package. A host may have both programs (EPEL has dpkg, Debian has rpm): dpkg counts where it has packages.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 
 from rackproof.evidence.evidence import Evidence
@@ -21,7 +23,8 @@ _NAMES = (
     "containerd|podman|runc|unattended-upgrades|dnf-automatic|linux-image|linux-modules|linux-headers|gnupg|gpg$"
 )
 _PACKAGES_SCRIPT = rf"""
-if command -v dpkg-query >/dev/null; then
+if command -v dpkg-query >/dev/null &&
+  {{ [ -n "$(dpkg-query -W -f x 2>/dev/null || :)" ] || ! command -v rpm >/dev/null; }}; then
   echo source=dpkg
   list() {{ dpkg-query -W -f '${{db:Status-Abbrev}}\t${{Package}}\t${{Version}}\t${{Architecture}}\n'; }}
 elif command -v rpm >/dev/null; then
@@ -102,8 +105,11 @@ def installed(rows: list[tuple[str, ...]]) -> Mapping[str, str]:
 
 
 def broken(rows: list[tuple[str, ...]]) -> tuple[str, ...]:
-    """Names with a state other than installed, not installed or removed, or that dpkg wants reinstalled."""
-    return tuple(sorted({name for status, name, _, _ in rows if status[1] not in "inc" or status[2:3] == "R"}))
+    """Names with a state other than installed, not installed or removed, or that dpkg wants reinstalled, or installed
+    in two versions at once: rpm takes the old one away last, so one that was killed leaves both."""
+    times = Counter((name, arch) for status, name, _, arch in rows if status[1] == "i")
+    states = {name for status, name, _, _ in rows if status[1] not in "inc" or status[2:3] == "R"}
+    return tuple(sorted(states | {name for (name, _), count in times.items() if count > 1}))
 
 
 def held_names(rows: list[tuple[str, ...]]) -> tuple[str, ...]:

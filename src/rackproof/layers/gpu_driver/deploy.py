@@ -74,6 +74,8 @@ def _in_place(node: Node, names: PackageNames, version: str) -> bool:
         system = node.facts.system
         locks = () if isinstance(system, Missing) else known_or(system.versionlocks, ())
         pinned = all(locked(locks, name, version) for name in (*names.driver, *names.fabric))
+        if not names.kernel and known_or(node.facts.driver.disk_version, "") != version:
+            return False  # installed, says rpm, whether or not the script that builds the module ran to its end
     else:
         pinned = not names.pin or bool(node.version_of(names.pin))
     kernel = known_or(node.facts.host.kernel, "")
@@ -95,6 +97,7 @@ def _script(node: Node, packages: PackageBaseline, version: str) -> str:
         f"also {' '.join(names.fabric_unversioned)}" if names.fabric_unversioned else "",
         f"drop {' '.join(unwanted)}" if (unwanted := _unwanted(node)) else "",
         "go",
+        f"rebuilt {version} {' '.join(names.driver)}" if node.manager == "dnf" and not names.kernel else "",
     ]
     return key + "\n".join(filter(None, lines)) + "\n"
 

@@ -25,11 +25,12 @@ if TYPE_CHECKING:  # they are made of the types below
     from rackproof.facts_gpu import GpuDetail
     from rackproof.facts_image import ImageChain
     from rackproof.facts_network import NetworkFacts
+    from rackproof.facts_nvlink import NvlinkFacts
     from rackproof.facts_pci import PciFacts
     from rackproof.facts_podman import PodmanFacts
     from rackproof.facts_rdma import RdmaFacts
     from rackproof.facts_serving import RunningContainer, ServingFacts
-    from rackproof.facts_system import NvlinkErrors, SystemFacts
+    from rackproof.facts_system import SystemFacts
     from rackproof.facts_weights import WeightsFacts
 
 _UNREAD: Missing = Missing("not read")
@@ -173,44 +174,6 @@ class SmiFacts:
     attached: Fact[int]
     gpus: tuple[Gpu, ...]
     warnings: tuple[str, ...] = ()  # lines around the document ("infoROM is corrupted at gpu ..."), a bad exit code
-
-
-@dataclass(frozen=True)
-class NvlinkPort:
-    gpu: int
-    link: int
-    rate_gb_per_s: Fact[float]  # GB/s as nvidia-smi prints it; Missing when the link is inactive
-    active: bool
-
-
-@dataclass(frozen=True)
-class ImexPeer:
-    host: str
-    status: str  # READY | UNAVAILABLE | INITIALIZING ...
-    version: Fact[str]
-
-
-@dataclass(frozen=True)
-class ImexDomain:
-    """What the local IMEX daemon says about the whole domain (`nvidia-imex-ctl -N -j`, or the text table)."""
-
-    status: str  # UP | DEGRADED | DOWN
-    peers: tuple[ImexPeer, ...]
-    bad_links: tuple[str, ...]  # "0 -> 3: DISCONNECTED", each pair that is not connected
-
-
-@dataclass(frozen=True)
-class NvlinkFacts:
-    ports: Fact[tuple[NvlinkPort, ...]]
-    gpu_paths: Fact[Mapping[tuple[int, int], str]]  # (GPU, GPU) -> "NV18" from `nvidia-smi topo -m`
-    imex_nodes: Fact[tuple[str, ...] | None]  # lines of nodes_config.cfg; None where there is no such file
-    imex_domain: Fact[ImexDomain]
-    imex_channels: Fact[tuple[str, ...]]  # device nodes under /dev/nvidia-caps-imex-channels
-    imex_config: Fact[Mapping[str, str] | None] = _UNREAD  # config.cfg; None where there is none
-    p2p: Fact[Mapping[tuple[int, int], str]] = _UNREAD  # (GPU, GPU) -> OK | CNS | ... (topo -p2p r)
-    errors: Fact[tuple[NvlinkErrors, ...]] = _UNREAD  # counters since the driver was loaded
-    imex_channel_modes: Fact[Mapping[str, str]] = _UNREAD  # full path of each channel -> "666"
-    imex_major: Fact[bool] = _UNREAD  # /proc/devices lists nvidia-caps-imex-channels: the driver has them
 
 
 @dataclass(frozen=True)

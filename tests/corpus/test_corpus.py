@@ -26,8 +26,9 @@ from rackproof.evidence.tools import (
     packages,
 )
 from rackproof.evidence.tools.values import load_object
-from rackproof.facts import Gpu, ImexDomain, Missing, SmiFacts
+from rackproof.facts import Gpu, Missing, SmiFacts
 from rackproof.facts_gpu import GpuDetail
+from rackproof.facts_nvlink import ImexDomain
 
 CORPUS = Path(os.environ.get("RACKPROOF_CORPUS") or Path(__file__).resolve().parents[3] / "shared" / "corpus")
 

@@ -71,14 +71,20 @@ def site(folder: Path, *changes: tuple[str, str, str]) -> Path:
 # --- looking ---
 
 
-def test_a_run_without_changes_sends_each_node_one_command(rack: Rack) -> None:
-    done = rack.run("pyinfra", "-y", "-vv", "inventories/lab.py", "deploys/k3.py")
+def test_a_run_without_changes_sends_each_node_one_command(whole_rack: Rack) -> None:
+    """Counted twice: by what pyinfra says it sends, and by the node's own sshd, which nothing gets past."""
+    for node in NODES:
+        whole_rack.ssh(node, "echo LogLevel VERBOSE >/etc/ssh/sshd_config.d/count.conf; systemctl reload ssh")
+    before = {node: _sessions(whole_rack, node) for node in NODES}
+    done = whole_rack.run("pyinfra", "-y", "-vv", "inventories/lab.py", "deploys/k3.py")
     assert done.returncode == 0, done.stderr[-3000:]
     for node in NODES:
         sent = re.findall(rf"\[{node}\] >>> ", re.sub(r"\x1b\[[0-9;]*m", "", done.stderr))
         assert len(sent) == 1, f"{node}: {len(sent)} commands"
+        asked = _sessions(whole_rack, node) - before[node] - 1  # the count is a session as well
+        assert asked == 1, f"{node}: sshd was asked for {asked} commands"
         assert f"[{node}] verdict: accept" in re.sub(r"\x1b\[[0-9;]*m", "", done.stderr)
-        assert not exists(rack, node, LOCK)
+        assert not exists(whole_rack, node, LOCK)
 
 
 def test_a_plan_says_what_would_change_and_changes_nothing(rack: Rack) -> None:
@@ -299,6 +305,11 @@ def test_a_reboot_through_a_bastion(rack: Rack, tmp_path: Path) -> None:
 
 
 # --- helpers ---
+
+
+def _sessions(rack: Rack, node: str) -> int:
+    """Commands and file transfers that sshd has begun since the node was booted, this one included."""
+    return int(rack.ssh(node, "journalctl --sync; journalctl -b -o cat -t sshd-session | grep -c '^Starting session: '"))
 
 
 def _start(rack: Rack) -> subprocess.Popen[str]:

@@ -133,6 +133,28 @@ def _plain(log: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", log)
 
 
+NEXT = "99.0.0-next"  # newer than any kernel that a test may run on
+NO_MODULE = Fault(
+    f"mkdir -p /usr/lib/modules/{NEXT} && touch /usr/lib/modules/{NEXT}/modules.dep /boot/vmlinuz-{NEXT}",
+    f"rm -r /usr/lib/modules/{NEXT} /boot/vmlinuz-{NEXT}", "Reboot",
+    (f"not rebooted: kernel {NEXT} boots next, and its nvidia module is none, wanted 580.126.20",
+     "The host goes on as it is", f"dkms autoinstall -k {NEXT}"),
+)  # fmt: skip
+
+
+def test_a_kernel_that_has_no_module_is_not_booted_and_the_next_deploy_finishes(half_leased: Rack) -> None:
+    """An upgrade brought a kernel for which DKMS built nothing: a reboot would lose the GPUs."""
+    boot = half_leased.ssh(TRAY, "cat /proc/sys/kernel/random/boot_id")
+    half_leased.ssh(TRAY, NO_MODULE.apply)
+    code, _, log = half_leased.deploy("--limit", TRAY)
+    assert code == 1, log[-4000:]
+    _assert_stopped(half_leased, TRAY, NO_MODULE, log)
+    assert half_leased.ssh(TRAY, "cat /proc/sys/kernel/random/boot_id") == boot
+    half_leased.ssh(TRAY, NO_MODULE.heal)
+    code, _, log = half_leased.deploy("--limit", TRAY)
+    assert code == 0 and f"[{TRAY}] verdict: accept" in _plain(log), log[-4000:]
+
+
 _PATH = "/compute/cuda/repos/debian13/x86_64"
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from conftest import BIN, NODES, ROOT, Rack, why_not
+from conftest import BIN, LAB_ID, NODES, ROOT, Rack, why_not
+from rackproof.managed import HISTORY, STAMP
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -26,7 +27,10 @@ FAIL = "mkdir -p /etc/rackproof-lab.d && echo nvidia-dkms-580-open > /etc/rackpr
 HEAL = "rm -f /etc/rackproof-lab.d/fail-postinst"
 
 
-def _lab(lab_id: str, *words: str) -> Iterator[Rack]:
+BARE = "tray05"  # of the HGX servers: the one that stays as it came
+
+
+def _lab(lab_id: str, nodes: int, *words: str) -> Iterator[Rack]:
     if why_not():
         pytest.skip(why_not())
     rack = Rack({
@@ -35,7 +39,7 @@ def _lab(lab_id: str, *words: str) -> Iterator[Rack]:
     })  # fmt: skip
     rack.lab("down")
     try:
-        rack.lab("up", "--nodes", str(len(NODES)), "--state", "bare", *words)
+        rack.lab("up", "--nodes", str(nodes), "--state", "bare", *words)
         yield rack
     finally:
         rack.lab("down")
@@ -44,13 +48,13 @@ def _lab(lab_id: str, *words: str) -> Iterator[Rack]:
 @pytest.fixture(scope="module")
 def trays() -> Iterator[Rack]:
     """Four GB300 trays without a driver."""
-    yield from _lab("test-plt-gb300")
+    yield from _lab(f"{LAB_ID}-gb300", len(NODES))
 
 
 @pytest.fixture(scope="module")
 def hgx() -> Iterator[Rack]:
-    """Four HGX B300 servers without a driver; each serves by itself."""
-    yield from _lab("test-plt-b300", "--profile", "b300")
+    """Five HGX B300 servers without a driver; each serves by itself."""
+    yield from _lab(f"{LAB_ID}-b300", len(NODES) + 1, "--profile", "b300")
 
 
 def deploy(rack: Rack, folder: Path, *words: str, more: str = "", **changes: str) -> tuple[int, dict[str, Any], str]:
@@ -69,21 +73,44 @@ def deploy(rack: Rack, folder: Path, *words: str, more: str = "", **changes: str
     return done.returncode, results or {}, done.stderr
 
 
-def accepted(rack: Rack) -> None:
+def accepted(rack: Rack, *nodes: str) -> None:
     """One deploy brings every node to where its own checks accept it, and leaves nothing to be done."""
     code, results, log = rack.deploy()
     assert code == 0 and not results["failed_hosts"], log[-4000:]
-    assert [log.count(f"[{node}] verdict: accept") for node in NODES] == [1] * len(NODES), log[-4000:]
+    assert [log.count(f"[{node}] verdict: accept") for node in nodes] == [1] * len(nodes), log[-4000:]
     again = rack.run("rackproof", "plan", "inventories/lab.py")
     assert again.returncode == 0, again.stdout[-3000:]
 
 
+def older_baseline(rack: Rack, folder: Path, *nodes: str, more: str = "") -> str:
+    """Deploy the baseline of an older driver until it is accepted. Returns its hash, as it is stamped."""
+    words = [word for node in nodes for word in ("--limit", node)]
+    code, results, log = deploy(rack, folder, *words, more=more, **{NOW.replace(".", "__"): OLDER})
+    assert code == 0 and not results["failed_hosts"], log[-4000:]
+    assert all(f"[{node}] verdict: accept" in log for node in nodes), log[-4000:]
+    assert OLDER in rack.ssh(nodes[0], "cat /sys/module/nvidia/version")
+    stamp = stamped(rack, nodes[0])
+    assert stamp["driver"] == OLDER
+    return str(stamp["baseline"])
+
+
+def stamped(rack: Rack, node: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(rack.ssh(node, f"cat {STAMP}"))
+    return found
+
+
+def came_from(rack: Rack, node: str, older: str) -> None:
+    """The node has the present baseline's stamp, and keeps the older one's to go back to."""
+    stamp = stamped(rack, node)
+    assert stamp["driver"] == NOW and stamp["baseline"] != older
+    assert NOW in rack.ssh(node, "cat /sys/module/nvidia/version")
+    assert older in rack.ssh(node, f"cat {HISTORY}/*.json")
+
+
 def test_a_rack_of_trays(trays: Rack, tmp_path: Path) -> None:
     """Bare to an older baseline; then to the present one from there and from three ways in which that can stop."""
-    code, results, log = deploy(trays, tmp_path, more="kernel: {tune: true}\n", **{NOW.replace(".", "__"): OLDER})
-    assert code == 0 and not results["failed_hosts"], log[-4000:]
+    older = older_baseline(trays, tmp_path, *NODES, more="kernel: {tune: true}\n")
     assert "init_on_alloc=0 iommu.passthrough=1" in trays.ssh("tray01", "cat /proc/cmdline")
-    assert OLDER in trays.ssh("tray01", "cat /sys/module/nvidia/version")
 
     exact = " ".join(f"{name}={NOW}-1" for name in DRIVER)
     pinned = f"apt-get -qq update && {APT} install nvidia-driver-pinning-{NOW} >/dev/null"
@@ -95,11 +122,14 @@ def test_a_rack_of_trays(trays: Rack, tmp_path: Path) -> None:
               "/var/run/cdi/nvidia.yaml /etc/rackproof/baseline.json && echo 127.0.0.1 >/etc/nvidia-imex/nodes_config.cfg")  # fmt: skip
     assert "iF" in trays.ssh("tray03", "dpkg -l | cut -c 1-2 | sort -u"), "a package is to be half configured"
 
-    accepted(trays)
+    accepted(trays, *NODES)
+    came_from(trays, "tray01", older)
 
 
 def test_hgx_servers(hgx: Rack, tmp_path: Path) -> None:
-    """From bare, and from three deploys that stopped: before the reboot, in a package, and before the daemons."""
+    """From an older baseline, from bare, and from three deploys that stopped: before the reboot, in a package, and before
+    the daemons."""
+    older = older_baseline(hgx, tmp_path, "tray01")
     words = ("--limit", "tray02", "--limit", "tray03", "--limit", "tray04")
     code, _, log = deploy(hgx, tmp_path, *words, **{"allow: true": "allow: false"})
     assert code == 1 and log.count("needs a reboot (driver none is loaded") >= 3, log[-4000:]
@@ -110,7 +140,10 @@ def test_hgx_servers(hgx: Rack, tmp_path: Path) -> None:
         "systemctl disable -q --now docker.service docker.socket; rm -f /etc/modules-load.d/rackproof-fabric.conf",
     )
 
-    accepted(hgx)
-    for node in NODES:
+    assert not hgx.ssh(BARE, f"ls {STAMP} /sys/module/nvidia 2>/dev/null || true").strip(), "nobody has deployed there"
+
+    accepted(hgx, *NODES, BARE)
+    came_from(hgx, "tray01", older)
+    for node in (*NODES, BARE):
         assert hgx.ssh(node, "cat /etc/modules-load.d/rackproof-fabric.conf").split()[-2:] == ["mlx5_ib", "ib_umad"]
         assert "nvlsm" in hgx.ssh(node, "dpkg-query -W nvlsm infiniband-diags")

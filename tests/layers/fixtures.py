@@ -16,19 +16,16 @@ from rackproof.facts import (
     Gpu,
     HostFacts,
     ImageFacts,
-    ImexDomain,
-    ImexPeer,
     KernelLogFacts,
     ManagedFile,
     Missing,
     NodeFacts,
-    NvlinkFacts,
-    NvlinkPort,
     RuntimeFacts,
     SmiFacts,
     Unit,
     UnitFacts,
 )
+from rackproof.facts_nvlink import ImexDomain, ImexPeer, NvlinkFacts, NvlinkPort
 from rackproof.facts_system import AptFacts
 from rackproof.managed import managed_files
 

@@ -7,8 +7,9 @@ from itertools import permutations
 from typing import Any
 
 from rackproof.baseline import Baseline
-from rackproof.facts import CdiSpec, ImageFacts, Missing, NodeFacts, NvlinkFacts
+from rackproof.facts import CdiSpec, ImageFacts, Missing, NodeFacts
 from rackproof.facts_amd import AmdDriverFacts, AmdFacts, AmdGpu, DeviceAccess, KfdNode, RasEvent
+from rackproof.facts_nvlink import NvlinkFacts
 from rackproof.facts_pci import PciFacts
 from rackproof.facts_system import DkmsModule, KernelFacts, KernelState, SystemFacts
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from rackproof.facts import Fact, ImexDomain, ImexPeer, NodeFacts, NvlinkPort
+from rackproof.facts import Fact, NodeFacts
+from rackproof.facts_nvlink import ImexDomain, ImexPeer, NvlinkPort
 from rackproof.verdict.model import Status
 
 from .cases import Cases, Red, outcome, verify

@@ -9,7 +9,8 @@ import pytest
 
 from rackproof import site
 from rackproof.baseline import resolve
-from rackproof.facts import ImexDomain, ImexPeer, NodeFacts, NvlinkPort
+from rackproof.facts import NodeFacts
+from rackproof.facts_nvlink import ImexDomain, ImexPeer, NvlinkPort
 from rackproof.facts_system import FabricEvent, FabricManagerFacts, NvlinkErrors, SystemFacts
 from rackproof.verdict.evaluate import evaluate_node
 from rackproof.verdict.model import Status, Verdict, verdict_of

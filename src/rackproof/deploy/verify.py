@@ -19,6 +19,7 @@ from rackproof.deploy import operations
 from rackproof.deploy.node import Node
 from rackproof.deploy.probe_fact import read
 from rackproof.deploy.session import session
+from rackproof.evidence.collect import model_directory
 from rackproof.evidence.evidence import Evidence
 from rackproof.inventory import current_plan
 from rackproof.plan import Plan
@@ -57,8 +58,14 @@ def verify(node: Node, judge: Judge) -> None:
 def read_again() -> Generator[StringCommand, None, None]:
     """A fresh reading of this node, if this run has changed any: what one node says may depend on the others."""
     if current_state.is_executing and session().changes:
-        session().evidence[current_host.name] = read(current_host)
+        _read(current_host.name)
     yield from ()
+
+
+def _read(name: str) -> None:
+    """Everything that the first reading held, the weights included."""
+    weights = model_directory(session().nodes[name].site)
+    session().evidence[name] = read(current_host, model_directory=weights)
 
 
 @operation()
@@ -71,7 +78,7 @@ def accepted(judge: Judge, patience_s: int) -> Generator[StringCommand, None, No
     found = _judged(judge)[name]
     while session().changes and found.settling and time.monotonic() < deadline:
         time.sleep(AGAIN_S)
-        session().evidence[name] = read(current_host)
+        _read(name)
         found = _judged(judge)[name]
     session().tell("verdict", node=name, verdict=found.verdict, lacks=list(found.lacks))
     if found.verdict == "accept":

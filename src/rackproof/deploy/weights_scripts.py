@@ -36,14 +36,6 @@ missing() {
 }
 """
 
-# Two lines: revision and what is missing.
-_STATE = r"""
-cd "$dir" 2>/dev/null || { printf 'revision \nmissing there is no %s\n.\n' "$dir"; exit 0; }
-line=
-[ ! -r "$revision_file" ] || read -r line <"$revision_file" || :
-printf 'revision %s\nmissing %s\n.\n' "$line" "$(missing)"
-"""
-
 # A shard says in its header where its last tensor ends: safetensors is 8 bytes of header size, the header, the tensors.
 _BEGIN = r"""
 free() {
@@ -236,11 +228,6 @@ _PROGRAM = (
     "import sys\nfrom huggingface_hub import snapshot_download\n"
     "snapshot_download(sys.argv[1], revision=sys.argv[2], local_dir='/weights')"
 )
-
-
-def state(directory: str) -> str:
-    """Prints two lines, `revision ...` and `missing ...`, and a dot."""
-    return assigned({"dir": directory, "index": INDEX, "revision_file": REVISION}) + TELLS + _STATE
 
 
 def fetch_http(values: Mapping[str, object]) -> str:

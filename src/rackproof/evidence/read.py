@@ -52,8 +52,9 @@ from rackproof.evidence.tools import (
     time_sync,
     weights,
 )
-from rackproof.facts import DriverFacts, Fact, HostFacts, Missing, NodeFacts, NvlinkFacts, RuntimeFacts, T
+from rackproof.facts import DriverFacts, Fact, HostFacts, Missing, NodeFacts, RuntimeFacts, T
 from rackproof.facts_amd import AmdFacts, join, join_by_address
+from rackproof.facts_nvlink import NvlinkFacts
 from rackproof.facts_pci import PciFacts
 from rackproof.facts_podman import PodmanFacts
 from rackproof.facts_system import SystemFacts

@@ -9,7 +9,8 @@ import pytest
 from core_builders import evidence
 
 from rackproof.evidence.read import read_facts
-from rackproof.facts import Missing, NvlinkPort, Unit
+from rackproof.facts import Missing, Unit
+from rackproof.facts_nvlink import NvlinkPort
 from rackproof.soundness import sound
 
 NODE = read_facts(evidence(cmdline=b"ro quiet\n"))

@@ -17,7 +17,8 @@ from rackproof.deploy.image_preflight import Room
 from rackproof.deploy.node import Node
 from rackproof.deploy.onhost import Run
 from rackproof.deploy.stamp import finish, stamp_of
-from rackproof.facts import CdiSpec, ImexDomain, ManagedFile, Missing, NodeFacts
+from rackproof.facts import CdiSpec, ManagedFile, Missing, NodeFacts
+from rackproof.facts_nvlink import ImexDomain
 from rackproof.layers.container_runtime import deploy as container_runtime
 from rackproof.layers.gpu_driver import deploy as gpu_driver
 from rackproof.layers.host import deploy as host_layer

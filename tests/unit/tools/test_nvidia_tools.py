@@ -18,7 +18,8 @@ from tool_evidence import (
 
 from rackproof.evidence.tools import imex, modprobe, nvidia_driver, nvidia_nvlink, nvidia_topo
 from rackproof.evidence.tools.group import Group, parse_group
-from rackproof.facts import ImexDomain, ImexPeer, Missing, NvlinkPort
+from rackproof.facts import Missing
+from rackproof.facts_nvlink import ImexDomain, ImexPeer, NvlinkPort
 
 
 def group(text: str) -> Group:

@@ -13,7 +13,8 @@ from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.sections import Command, Root
 from rackproof.evidence.tools.group import read_group, script
 from rackproof.evidence.tools.values import as_text, load_object, one_line, output, plain
-from rackproof.facts import Fact, ImexDomain, ImexPeer, Missing
+from rackproof.facts import Fact, Missing
+from rackproof.facts_nvlink import ImexDomain, ImexPeer
 
 CONFIG_FILE = "/etc/nvidia-imex/config.cfg"
 NODES_FILE = "/etc/nvidia-imex/nodes_config.cfg"

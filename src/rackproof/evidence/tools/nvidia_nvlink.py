@@ -14,7 +14,8 @@ import re
 from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.sections import Command
 from rackproof.evidence.tools.values import one_line, output, plain
-from rackproof.facts import Fact, Missing, NvlinkPort
+from rackproof.facts import Fact, Missing
+from rackproof.facts_nvlink import NvlinkPort
 from rackproof.facts_system import NvlinkErrors
 
 COMMANDS = (

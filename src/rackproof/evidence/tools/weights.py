@@ -54,7 +54,7 @@ if [ -r config.json ]; then
   if [ ${{#text}} -gt {MAX_CONFIG_CHARS} ]; then echo large-config; else printf 'config %s\n' "$text"; fi
 elif [ -e config.json ]; then echo unread-config; fi
 n=0
-for f in *.incomplete .cache/huggingface/download/*.incomplete ../../blobs/*.incomplete; do
+for f in *.part *.incomplete .cache/huggingface/download/*.incomplete ../../blobs/*.incomplete; do
   [ ! -e "$f" ] || n=$((n + 1))
 done
 echo "incomplete $n"

@@ -7,15 +7,17 @@ line in `.rackproof-revision` beside the shards, written last.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rackproof import recipes
 from rackproof.deploy import weights_scripts as scripts
 from rackproof.deploy.node import Node
-from rackproof.deploy.weights_fact import WeightsState, read
 from rackproof.deploy.weights_read_rate import measure as read_rate
-from rackproof.errors import InputError, RackproofError
+from rackproof.errors import InputError, MissingFact, RackproofError
+from rackproof.facts import Missing, known
+from rackproof.facts_weights import WeightsFacts
 from rackproof.inventory import refuse
 from rackproof.recipes import settings
 from rackproof.site import Site
@@ -23,6 +25,14 @@ from rackproof.verdict.report.clean import clean
 
 FETCH_S = 24 * 3600  # 1.56 TB at 20 MB/s; a transfer that stands still is noticed within two minutes
 TOKEN_VARIABLE = "HF_TOKEN"
+
+
+@dataclass(frozen=True)
+class WeightsState:
+    """`revision` as a deploy recorded it, "" where none did; `missing`: what keeps the directory from being whole, or ""."""
+
+    revision: str
+    missing: str
 
 
 def bring_about(node: Node) -> None:
@@ -34,7 +44,11 @@ def bring_about(node: Node) -> None:
         try:
             directory = node.site.require("serving", "model_directory").value
             wanted = _revision(node)
-            there = read(directory)
+            try:
+                there = state_of(known(node.facts.weights))
+            except MissingFact as missing:
+                node.stop(f"cannot tell what {directory} holds: {clean(missing.reason)}")
+                return
             if there.revision and there.revision != wanted:
                 node.stop(
                     f"{directory} holds revision {clean(there.revision)}, and {wanted} is wanted: name another serving.model_directory"
@@ -57,6 +71,32 @@ def measure(node: Node) -> None:
             directory, limits["read_sample_bytes"].value, limits["read_streams"].value, timeout.value, timeout.source
         ),
     )
+
+
+def state_of(found: WeightsFacts) -> WeightsState:
+    """What the reading at the start says of a model directory; raises MissingFact where it does not say enough."""
+    if not found.exists:
+        return WeightsState("", f"there is no {found.path}")
+    revision = known(found.revision)
+    recorded = revision is not None and known(found.revision_source) == scripts.REVISION
+    return WeightsState(revision if revision is not None and recorded else "", _missing(found))
+
+
+def _missing(found: WeightsFacts) -> str:
+    """By the same measures as the scripts that fill it: each shard of the index, as long as it says, and nothing half there."""
+    if not known(found.index):
+        return f"there is no {scripts.INDEX}"
+    if isinstance(found.indexed, Missing):
+        return f"{scripts.INDEX} names no shard"
+    hollow = [*known(found.absent), *sorted(name for name, size in known(found.shard_sizes).items() if not size)]
+    if hollow:
+        return f"{hollow[0]} is not there, or empty"
+    there, total = known(found.shard_bytes), found.indexed_bytes
+    if not isinstance(total, Missing) and there < total:
+        return f"the shards have {there} bytes, and their index says {total}"
+    if not isinstance(found.wrong_size, Missing) and found.wrong_size:
+        return f"{found.wrong_size[0].name} is not as long as its header says"
+    return f"{known(found.incomplete)} downloads are unfinished" if known(found.incomplete) else ""
 
 
 def _fetch(node: Node, source: str, directory: str, revision: str, there: WeightsState) -> None:

@@ -68,7 +68,7 @@ def _devices(facts: NodeFacts, found: PodmanFacts) -> Fact[tuple[str, ...]]:
     """Podman reads the specs of its folders anew for each container, so that what lies there is what it knows."""
     specs, folders = facts.runtime.cdi_specs, found.cdi_folders
     if isinstance(specs, Missing) or isinstance(folders, Missing):
-        return specs if isinstance(specs, Missing) else folders  # type: ignore[return-value]
+        return specs if isinstance(specs, Missing) else folders
     looked_at = {_plain(folder) for folder in folders}
     here = [spec for spec in specs if _plain(spec.path.rpartition("/")[0]) in looked_at]
     return tuple(dict.fromkeys(f"{CDI_KIND}={name}" for spec in here for name in spec.devices))

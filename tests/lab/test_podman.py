@@ -76,6 +76,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     try:
         rack.lab("up", "--nodes", str(len(TRAYS)), "--state", "bare")
         rack.ssh(TRAYS[0], f"DEBIAN_FRONTEND=noninteractive apt-get -qq -y purge {DOCKER_PACKAGES} >/dev/null 2>&1")
+        for tray in TRAYS:  # the lab's way of running docker in the unit, in a mount namespace that podman does not need
+            rack.ssh(tray, "rm -r /etc/systemd/system/rackproof-serving.service.d; systemctl daemon-reload")
         yield Bench(rack, tmp_path_factory.mktemp("podman"))
     finally:
         rack.lab("down")
@@ -221,9 +223,31 @@ def test_an_archive_is_proven_and_one_that_was_changed_is_refused(deployed: Benc
         assert code == wanted, said[-3000:]
         if wanted:
             assert "podman load refused" in said and deployed.ssh("podman image ls -aq").strip() == ""
-    assert deployed.image["index"] not in deployed.ssh(IN_STORAGE), "podman knows no digest of it"
+    assert deployed.image["index"] in deployed.ssh(IN_STORAGE), "podman keeps the digests of an OCI layout"
     assert statuses(deployed.verify(), TRAYS[0])["pass"] >= {"image.digest", "image.architecture", "image.cuda"}
     code, said = deployed.deploy(on_host, "image_only.py", TRAYS[0])
+    assert code == 0 and "image: in place" in said
+
+
+def test_what_podman_save_wrote_is_known_by_its_proof_alone(deployed: Bench) -> None:
+    """It has lost the manifests, and podman gives it the digest of one of its own."""
+    reference, kept = f"docker.io/vllm/vllm-openai@{deployed.image['index']}", deployed.folder / "manifests"
+    values = {
+        "hardware": "b300", "image": {"ca_file": describe(deployed.rack)["ca"]},
+        "simulation": {"architecture": "x86_64", "image": {key: deployed.image[key] for key in ("index", "amd64", "arm64")}},
+    }  # fmt: skip
+    (deployed.folder / "site.yaml").write_text(json.dumps(values))
+    done = deployed.rack.run("rackproof-lab", "exec", "rackproof", "image", "resolve", reference,
+                             "--site", str(deployed.folder / "site.yaml"), "--manifests", str(kept))  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    deployed.ssh("rm -f /root/archive.tar; podman save -q -o /root/archive.tar docker.io/vllm/vllm-openai:v0.28.0")
+    archive = {"image": {"archive": {"host": "/root/archive.tar", "manifests": str(kept)}, "free_bytes": 1}}
+    deployed.empty()
+    code, said = deployed.deploy(archive, "image_only.py", TRAYS[0])
+    assert code == 0, said[-3000:]
+    assert deployed.image["index"] not in deployed.ssh(IN_STORAGE)
+    assert statuses(deployed.verify(), TRAYS[0])["pass"] >= {"image.digest", "image.architecture", "image.cuda"}
+    code, said = deployed.deploy(archive, "image_only.py", TRAYS[0])
     assert code == 0 and "image: in place" in said
     deployed.ssh("rm -r /etc/rackproof/image")
     assert "image.digest" in statuses(deployed.verify(), TRAYS[0])["fail"], "without the proof it is just some image"

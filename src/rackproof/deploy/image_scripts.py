@@ -93,7 +93,7 @@ refused() {
   case $1 in
     *'no space left on device'*) die "the disk of the engine ran full while pulling: make room, then run the deploy again" ;;
     *'verification failed'*|*'content does not match'*|*'failed commit on ref'*'unexpected'*|\
-    *'igest did not match'*|*'does not match provided manifest digest'*)
+    *'igest did not match'*|*'does not match provided manifest digest'*|*'does not match expected'*)
       die "what the registry sent does not have the pinned digest, and was thrown away: $1" ;;
     *'no matching manifest'*|*'no match for platform'*|*'no image found in '*) die "$reference has no linux/$architecture, which this host needs" ;;
     *'manifest unknown'*|*': not found'*) die "the registry does not have $reference (rackproof image check says more): $1" ;;

@@ -184,6 +184,8 @@ def test_the_image_comes_into_podmans_storage(machine: PodmanNode, monkeypatch: 
 REFUSALS = {
     "Error: writing blob: storing blob to file: write /var/tmp/x: no space left on device": "the disk of the engine ran full",
     "Error: writing blob: Digest did not match, expected sha256:1, got sha256:2": "does not have the pinned digest",
+    "Error: copying system image from manifest list: parsing image configuration: Download config.json digest sha256:2 does not match expected sha256:1":
+        "does not have the pinned digest",
     "Error: initializing source docker://r: reading manifest sha256:1 in r: manifest unknown": "the registry does not have",
     'Error: choosing an image from manifest list docker://r: no image found in image index for architecture "arm64", variant "v8"':
         "has no linux/arm64, which this host needs",

@@ -150,8 +150,8 @@ def test_rocm_s_tools_say_the_rest(servers: Rack) -> None:
     for host, package in ((OLD, "amd-smi-lib"), (HALF, "rocm-smi-lib")):
         servers.ssh(host, f"echo '{source}' >/etc/apt/sources.list.d/rocm.list && apt-get -qq update && "
                           f"apt-get -qq -y install {package} >/dev/null")  # fmt: skip
-    document = servers.verify("--limit", f"{OLD},{HALF}")
-    assert all_accepted(document), [why(document, host) for host in (OLD, HALF)]
+    document = servers.verify()
+    assert all_accepted(document), [why(document, host) for host in HOSTS]
     assert not (unknown(document, OLD) | failed(document, OLD)) & TOOLS_ONLY
     assert "AMD Instinct MI355X" in servers.ssh(HALF, "rocm-smi --showproductname --json")
     code, results, log = servers.deploy("--limit", OLD)
@@ -164,7 +164,8 @@ def test_partition_modes_are_said_and_left(servers: Rack) -> None:
         plan = servers.run("rackproof", "plan", "inventories/lab.py", "--limit", BARE)
         assert "GPUs are partitioned (CPX)" in plan.stdout, plan.stdout
         code, _, log = servers.deploy("--limit", BARE)
-        assert "GPUs are partitioned (CPX)" in log and code != 0 and f"[{BARE}] verdict: reject" in log, log[-4000:]
+        assert code == 1 and "GPUs are partitioned (CPX)" in log, log[-4000:]
+        assert f"{BARE}: not accepted (reject): gpus.partition: GPU 0 (00000000:05:00.0): CPX" in log, log[-4000:]
         assert servers.ssh(BARE, f"cat {MODE} /proc/sys/kernel/random/boot_id") == f"CPX\n{boot}"
         document = servers.verify("--limit", BARE)
         assert statuses(document, BARE)["fail"] == {"gpus.partition"}

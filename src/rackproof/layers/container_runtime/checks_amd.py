@@ -35,7 +35,7 @@ def amd_cdi(facts: NodeFacts, baseline: Baseline) -> Judgement:
     wanted = {"/dev/kfd", *(f"/dev/dri/{name}" for name in renders)}
     expected = f"one spec of {CDI_KIND} with /dev/kfd and the {len(set(renders))} render nodes of this boot"
     odd = {spec.path: sorted(wanted ^ set(spec.nodes)) for spec in specs}
-    wrong = "; ".join(f"{path}: {', '.join(names[:4])} in only one of both" for path, names in odd.items() if names)
+    wrong = "; ".join(f"{path}: {', '.join(names)} in only one of both" for path, names in odd.items() if names)
     if not specs or wrong or not renders:
         return judge(False, wrong or f"no CDI spec of {CDI_KIND}" * (not specs) or "no render node", expected)
     return judge(len(specs) == 1, ", ".join(odd), expected)

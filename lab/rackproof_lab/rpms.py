@@ -97,7 +97,9 @@ def _el(script: str) -> str:
     """What a deb's script does, where Enterprise Linux keeps things."""
     if script == scripts.PERSISTENCED_USER:
         return ""
-    return script.replace("updates/dkms", "extra").replace(scripts.INITRAMFS, "")
+    built = script.replace("updates/dkms", "extra").replace(scripts.INITRAMFS, "")
+    # DKMS builds for kernels with headers, and its packages go on without a module where it cannot.
+    return built.replace('[ -d "$k" ] || continue', '[ -e "/usr/src/kernels/$(basename "$k")/Makefile" ] || continue')
 
 
 def post(name: str, more: str, deb: Deb) -> str:

@@ -120,6 +120,10 @@ exact() {{
 dropped=
 drop() {{ dropped="$dropped $*"; }}
 go() {{
+  # A module is built by its package's script, and rpm puts packages in order by their dependencies alone.
+  first=
+  for n in $noted; do case $n in kernel-devel-*|kernel-64k-devel-*) first="$first $n" ;; esac; done
+  [ -z "$first" ] || install $first
   [ -z "$dropped" ] || run_dnf remove $dropped
   install $noted  # a version that is named is gone back to as well
   noted= dropped=

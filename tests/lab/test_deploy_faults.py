@@ -142,8 +142,13 @@ NO_MODULE = Fault(
 )  # fmt: skip
 
 
-def test_a_kernel_that_has_no_module_is_not_booted_and_the_next_deploy_finishes(half_leased: Rack) -> None:
-    """An upgrade brought a kernel for which DKMS built nothing: a reboot would lose the GPUs."""
+def test_a_kernel_that_has_no_module_is_not_booted_and_the_next_deploy_finishes(half_leased: Rack, tmp_path: Path) -> None:
+    """While a node waited for consent to reboot, an upgrade brought a kernel for which DKMS built nothing."""
+    waits = _other_site(tmp_path)
+    for path in (waits / "group_vars").glob("*.yaml"):
+        path.write_text(path.read_text().replace("allow: true", "allow: false"))
+    done = half_leased.run("pyinfra", "-y", "--limit", TRAY, str(waits / "inventories/lab.py"), "deploys/k3.py")
+    assert done.returncode == 1 and "needs a reboot (driver 575.57.08 is loaded" in done.stderr, done.stderr[-3000:]
     boot = half_leased.ssh(TRAY, "cat /proc/sys/kernel/random/boot_id")
     half_leased.ssh(TRAY, NO_MODULE.apply)
     code, _, log = half_leased.deploy("--limit", TRAY)

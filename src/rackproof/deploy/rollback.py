@@ -34,7 +34,7 @@ t=$(mktemp -d); trap 'rm -rf "$t"' EXIT
 while read -r version names; do
   found=
   for name in $names; do if has "$name" "$version"; then found=1; break; fi; done
-  [ -n "$found" ] || gone="$gone ${{names%% *}}=$version"
+  [ -n "$found" ] || gone="$gone${{gone:+,}} $(echo $names | sed 's/ / or /g') $version"
 done <<'RACKPROOF_PACKAGES'
 {packages}
 RACKPROOF_PACKAGES

@@ -363,7 +363,7 @@ def healthy(**changes: str | bytes | Section) -> Evidence:
         ),
         "docker_info": (
             '{"ServerVersion":"28.2.2","CgroupVersion":"2","CgroupDriver":"systemd","Runtimes":{"runc":{},"nvidia":{}},'
-            '"DefaultRuntime":"runc","DockerRootDir":"/var/lib/docker","Driver":"overlay2",'
+            '"DefaultRuntime":"runc","LoggingDriver":"json-file","DockerRootDir":"/var/lib/docker","Driver":"overlay2",'
             '"SecurityOptions":["name=seccomp,profile=builtin","name=cgroupns"],'
             '"DiscoveredDevices":[{"Source":"cdi","ID":"nvidia.com/gpu=0"}]}\n'
         ),

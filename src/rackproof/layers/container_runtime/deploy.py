@@ -118,6 +118,6 @@ def _refreshed(node: Node) -> None:
         names = " ".join(off)
         node.shell(
             "The CDI spec is refreshed at boot",
-            f"systemctl unmask -q {names}\nsystemctl enable -q {names}\nsystemctl start {_REFRESH[0]}",
+            f"systemctl unmask -q {names}\nsystemctl enable -q {names}",
             watch=Watch(units=tuple(off)),
         )  # fmt: skip

@@ -13,6 +13,7 @@ from rackproof.facts_driver import Library
 from rackproof.facts_system import AptFacts, DkmsModule, KernelFacts
 from rackproof.layers.readings import Reading, of, seen
 from rackproof.layers.words import packages, upstream, version
+from rackproof.package_names import plain
 
 LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
 _NAMES = ("nvidia-", "libnvidia-", "kmod-nvidia-")
@@ -158,6 +159,21 @@ def amd_release(driver: AmdDriverFacts, releases: Sequence[tuple[str, str]]) -> 
 
 def amd_at_least(driver: AmdDriverFacts, floor: str) -> Fact[Reading]:
     return seen(amd_module(driver), lambda found: version(found, "amdgpu") >= Version(floor), lambda found: f"module {found}")
+
+
+def in_groups(user: str, groups: Sequence[str], members: Fact[Mapping[str, Sequence[str]]]) -> Fact[Reading]:
+    """Whether a user is listed in each of the groups."""
+
+    def reading(found: Mapping[str, Sequence[str]]) -> Fact[Reading]:
+        outside = [group for group in groups if user not in found.get(group, ())]
+        return Reading(not outside, f"not in {' and '.join(outside)}" if outside else f"in {' and '.join(groups)}")
+
+    return of(members, reading)
+
+
+def plain_version(package: str) -> str:
+    """1.3.0 of a package at 1.3.0~24.04."""
+    return plain(package)
 
 
 def _three(module: str) -> str:

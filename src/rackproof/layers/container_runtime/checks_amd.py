@@ -6,8 +6,8 @@ from rackproof.baseline import Baseline
 from rackproof.facts import NodeFacts, known
 from rackproof.layers.readings import all_of, of, seen
 from rackproof.layers.words import asked, packages
+from rackproof.layers.words_driver import plain_version
 from rackproof.layers.words_gpu import amd_driver
-from rackproof.package_names import plain
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement, judge
 
@@ -20,7 +20,7 @@ def amd_toolkit(facts: NodeFacts, baseline: Baseline) -> Judgement:
     readings = {
         PACKAGE: seen(
             of(packages(facts), lambda found: found.get(PACKAGE, "")),
-            lambda found: plain(found) == wanted,
+            lambda found: plain_version(found) == wanted,
             lambda found: found or "not installed",
         ),
         "engine": seen(facts.runtime.runtimes, lambda found: RUNTIME in found, lambda found: f"runtimes {', '.join(found)}"),

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
-
 from rackproof.baseline import Baseline
-from rackproof.facts import Fact, NodeFacts, known
+from rackproof.facts import NodeFacts, known
 from rackproof.layers.readings import Reading, all_of, of, same, seen
 from rackproof.layers.words import asked, some, yes_no
-from rackproof.layers.words_driver import amd_at_least, amd_release, dkms, unbuilt
+from rackproof.layers.words_driver import amd_at_least, amd_release, dkms, in_groups, unbuilt
 from rackproof.layers.words_gpu import amd_driver
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement, judge
@@ -85,13 +82,8 @@ def kfd_access(facts: NodeFacts, baseline: Baseline) -> Judgement:
 def gpu_users(facts: NodeFacts, baseline: Baseline) -> Judgement:
     wanted = asked(baseline.amd)
     members = of(amd_driver(facts), lambda driver: driver.members)
-    readings = {user: of(members, partial(_member, user, wanted.device_groups)) for user in wanted.users}
+    readings = {user: in_groups(user, wanted.device_groups, members) for user in wanted.users}
     return all_of(f"in the groups {' and '.join(wanted.device_groups)}, each", readings)
-
-
-def _member(user: str, groups: Sequence[str], members: Mapping[str, Sequence[str]]) -> Fact[Reading]:
-    outside = [group for group in groups if user not in members.get(group, ())]
-    return Reading(not outside, f"not in {' and '.join(outside)}" if outside else "in both")
 
 
 @check("gpu_driver.kernel_arguments")

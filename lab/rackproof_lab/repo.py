@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from rackproof_lab import packages, packages_amd, scripts
@@ -44,16 +45,21 @@ def build(say: Say) -> dict[str, Path]:
     return {path.name: path for path in sorted(pool.glob("*.deb"))}
 
 
-def _build(deb: Deb, out: Path) -> None:
-    tree = out / "tree"
-    shutil.rmtree(tree, ignore_errors=True)
-    for path, text in deb.files.items():
+def lay_out(files: Mapping[str, str], tree: Path) -> None:
+    """Write a package's files below a folder; a text of "-> TARGET" is a link, one that begins with "#!" a program."""
+    for path, text in files.items():
         target = tree / path[1:]
         if text.startswith("-> "):
             target.parent.mkdir(parents=True, exist_ok=True)
             target.symlink_to(text[3:])
         else:
             put(target, text, 0o755 if text.startswith("#!") else 0o644)
+
+
+def _build(deb: Deb, out: Path) -> None:
+    tree = out / "tree"
+    shutil.rmtree(tree, ignore_errors=True)
+    lay_out(deb.files, tree)
     fields = {
         "Package": deb.name, "Version": deb.version, "Architecture": "amd64", "Maintainer": MAINTAINER,
         "Section": "non-free", "Priority": "optional", **deb.relations,

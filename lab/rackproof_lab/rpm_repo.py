@@ -14,7 +14,7 @@ from rackproof_lab import dnf_root, packages, rpms, rpms_host, scripts
 from rackproof_lab.base import Base, Say
 from rackproof_lab.names import LabError, cache_dir
 from rackproof_lab.proc import put
-from rackproof_lab.repo import Signer
+from rackproof_lab.repo import Signer, lay_out
 from rackproof_lab.rpms import Rpm
 
 NVIDIA = "developer.download.nvidia.com/compute/cuda/repos/rhel9/x86_64"
@@ -84,13 +84,7 @@ def _build(base: Base, tools: Path, work: Path, listed: list[Rpm]) -> None:
 
 def _tree(rpm: Rpm, tree: Path) -> None:
     tree.mkdir(parents=True)
-    for path, text in rpm.files.items():
-        target = tree / path[1:]
-        if text.startswith("-> "):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.symlink_to(text[3:])
-        else:
-            put(target, text, 0o755 if text.startswith("#!") else 0o644)
+    lay_out(rpm.files, tree)
     for path, source in rpm.copies.items():
         (tree / path[1:]).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source, tree / path[1:], follow_symlinks=False)

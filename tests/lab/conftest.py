@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,22 +92,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.parent.name == "lab" and item.path.name != "test_deploy.py")
 
 
-@pytest.fixture(scope="session")
-def lab() -> Iterator[Rack]:
-    """A rack of four trays, as leased."""
+@contextmanager
+def rack_of(lab_id: str, nodes: int, *words: str) -> Iterator[Rack]:
+    """A lab of so many nodes for as long as the block runs; `words` for `rackproof-lab up`."""
     if why_not():
         pytest.skip(why_not())
-    env = {
-        **os.environ, "RACKPROOF_LAB_ID": LAB_ID, "PYINFRA_PROGRESS": "off", "PYTHONWARNINGS": "ignore",
+    rack = Rack({
+        **os.environ, "RACKPROOF_LAB_ID": lab_id, "PYINFRA_PROGRESS": "off", "PYTHONWARNINGS": "ignore",
         "PATH": f"{BIN}:{os.environ['PATH']}",
-    }  # fmt: skip
-    rack = Rack(env)
+    })  # fmt: skip
     rack.lab("down")
     try:
-        rack.lab("up", "--nodes", str(len(NODES)), "--state", "leased")
+        rack.lab("up", "--nodes", str(nodes), *words)
         yield rack
     finally:
         rack.lab("down")
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Rack]:
+    """A rack of four trays, as leased."""
+    with rack_of(LAB_ID, len(NODES), "--state", "leased") as rack:
+        yield rack
 
 
 @pytest.fixture(scope="session")

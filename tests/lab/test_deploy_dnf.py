@@ -6,7 +6,6 @@ module streams, versionlock, dracut, grubby, boot entries and places of files ar
 
 from __future__ import annotations
 
-import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 from test_deploy_platforms import deploy
 
-from conftest import BIN, LONG_S, ROOT, Rack, all_accepted, unchanged, why_not
+from conftest import BIN, LAB_ID, LONG_S, ROOT, Rack, all_accepted, rack_of, unchanged
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -30,18 +29,8 @@ HOOKS = "/etc/rackproof-lab.d"
 @pytest.fixture(scope="module")
 def servers() -> Iterator[Rack]:
     """Three HGX B300 servers without a driver and without an engine."""
-    if why_not():
-        pytest.skip(why_not())
-    rack = Rack({
-        **os.environ, "RACKPROOF_LAB_ID": os.environ.get("RACKPROOF_TEST_LAB_ID", "test") + "-dnf",
-        "PYINFRA_PROGRESS": "off", "PYTHONWARNINGS": "ignore", "PATH": f"{BIN}:{os.environ['PATH']}",
-    })  # fmt: skip
-    rack.lab("down")
-    try:
-        rack.lab("up", "--nodes", str(len(NODES)), "--profile", "b300", "--flavour", "rocky9", "--state", "bare")
+    with rack_of(f"{LAB_ID}-dnf", len(NODES), "--profile", "b300", "--flavour", "rocky9", "--state", "bare") as rack:
         yield rack
-    finally:
-        rack.lab("down")
 
 
 def test_servers_of_rocky_from_every_state_to_accepted(servers: Rack, tmp_path: Path) -> None:

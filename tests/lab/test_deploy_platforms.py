@@ -6,7 +6,6 @@ Every state gets a node of its own, so that one deploy is tried from all of them
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from conftest import BIN, LAB_ID, NODES, ROOT, Rack, why_not
+from conftest import LAB_ID, NODES, ROOT, Rack, rack_of
 from rackproof.managed import HISTORY, STAMP
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -30,31 +29,18 @@ HEAL = "rm -f /etc/rackproof-lab.d/fail-postinst"
 BARE = "tray05"  # of the HGX servers: the one that stays as it came
 
 
-def _lab(lab_id: str, nodes: int, *words: str) -> Iterator[Rack]:
-    if why_not():
-        pytest.skip(why_not())
-    rack = Rack({
-        **os.environ, "RACKPROOF_LAB_ID": lab_id, "PYINFRA_PROGRESS": "off", "PYTHONWARNINGS": "ignore",
-        "PATH": f"{BIN}:{os.environ['PATH']}",
-    })  # fmt: skip
-    rack.lab("down")
-    try:
-        rack.lab("up", "--nodes", str(nodes), "--state", "bare", *words)
-        yield rack
-    finally:
-        rack.lab("down")
-
-
 @pytest.fixture(scope="module")
 def trays() -> Iterator[Rack]:
     """Four GB300 trays without a driver."""
-    yield from _lab(f"{LAB_ID}-gb300", len(NODES))
+    with rack_of(f"{LAB_ID}-gb300", len(NODES), "--state", "bare") as rack:
+        yield rack
 
 
 @pytest.fixture(scope="module")
 def hgx() -> Iterator[Rack]:
     """Five HGX B300 servers without a driver; each serves by itself."""
-    yield from _lab(f"{LAB_ID}-b300", len(NODES) + 1, "--profile", "b300")
+    with rack_of(f"{LAB_ID}-b300", len(NODES) + 1, "--state", "bare", "--profile", "b300") as rack:
+        yield rack
 
 
 def deploy(rack: Rack, folder: Path, *words: str, more: str = "", **changes: str) -> tuple[int, dict[str, Any], str]:

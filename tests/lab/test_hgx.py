@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
-from conftest import BIN, Rack, all_accepted, statuses, unchanged, why_not
+from conftest import Rack, all_accepted, rack_of, statuses, unchanged
 
 pytestmark = pytest.mark.lab
 
@@ -15,18 +14,8 @@ pytestmark = pytest.mark.lab
 @pytest.fixture(scope="module")
 def hgx() -> Iterator[Rack]:
     """One node with the B300 profile, as leased, in a lab beside the rack's."""
-    if why_not():
-        pytest.skip(why_not())
-    rack = Rack({
-        **os.environ, "RACKPROOF_LAB_ID": "test-hgx", "PYINFRA_PROGRESS": "off", "PYTHONWARNINGS": "ignore",
-        "PATH": f"{BIN}:{os.environ['PATH']}",
-    })  # fmt: skip
-    rack.lab("down")
-    try:
-        rack.lab("up", "--nodes", "1", "--profile", "b300")
+    with rack_of("test-hgx", 1, "--profile", "b300") as rack:
         yield rack
-    finally:
-        rack.lab("down")
 
 
 def test_from_leased_to_accepted_and_no_change_after(hgx: Rack) -> None:

@@ -6,7 +6,6 @@ Every state gets a host of its own, so that one deploy is tried from all of them
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 from lab_site import describe
 
-from conftest import BIN, ROOT, Rack, all_accepted, statuses, unchanged, why_not
+from conftest import ROOT, Rack, all_accepted, rack_of, statuses, unchanged
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -32,18 +31,8 @@ TOOLS_ONLY = {"gpus.power_limit", "gpus.slowdown", "gpus.firmware", "gpus.temper
 @pytest.fixture(scope="module")
 def servers() -> Iterator[Rack]:
     """Five MI355X servers without a driver; each serves by itself."""
-    if why_not():
-        pytest.skip(why_not())
-    rack = Rack({
-        **os.environ, "RACKPROOF_LAB_ID": "test-mi355x", "PYINFRA_PROGRESS": "off", "PYTHONWARNINGS": "ignore",
-        "PATH": f"{BIN}:{os.environ['PATH']}",
-    })  # fmt: skip
-    rack.lab("down")
-    try:
-        rack.lab("up", "--nodes", str(len(HOSTS)), "--state", "bare", "--profile", "mi355x")
+    with rack_of("test-mi355x", len(HOSTS), "--state", "bare", "--profile", "mi355x") as rack:
         yield rack
-    finally:
-        rack.lab("down")
 
 
 def deploy(

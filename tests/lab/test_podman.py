@@ -6,7 +6,6 @@ tray01 has no docker at all, tray02 keeps the one that was there. The engine of 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 from lab_site import deploy, describe, site
 
-from conftest import BIN, LAB_ID, ROOT, Rack, all_accepted, statuses, why_not
+from conftest import LAB_ID, ROOT, Rack, all_accepted, rack_of, statuses
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -66,21 +65,11 @@ class Bench:
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """Two bare trays."""
-    if why_not():
-        pytest.skip(why_not())
-    rack = Rack({
-        **os.environ, "RACKPROOF_LAB_ID": f"{LAB_ID[:12]}-pod", "PYINFRA_PROGRESS": "off", "PYTHONWARNINGS": "ignore",
-        "PATH": f"{BIN}:{os.environ['PATH']}",
-    })  # fmt: skip
-    rack.lab("down")
-    try:
-        rack.lab("up", "--nodes", str(len(TRAYS)), "--state", "bare")
+    with rack_of(f"{LAB_ID[:12]}-pod", len(TRAYS), "--state", "bare") as rack:
         rack.ssh(TRAYS[0], f"DEBIAN_FRONTEND=noninteractive apt-get -qq -y purge {DOCKER_PACKAGES} >/dev/null 2>&1")
         for tray in TRAYS:  # the lab's way of running docker in the unit, in a mount namespace that podman does not need
             rack.ssh(tray, "rm -r /etc/systemd/system/rackproof-serving.service.d; systemctl daemon-reload")
         yield Bench(rack, tmp_path_factory.mktemp("podman"))
-    finally:
-        rack.lab("down")
 
 
 @pytest.fixture(scope="module")

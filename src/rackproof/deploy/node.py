@@ -20,6 +20,7 @@ from rackproof.deploy import reboot as rebooting
 from rackproof.deploy.image_archive import IMPORT_S, ImageArchive
 from rackproof.deploy.onhost import Run, Watch
 from rackproof.deploy.operations import Step
+from rackproof.deploy.packages import MANAGERS
 from rackproof.deploy.probe_fact import read
 from rackproof.deploy.session import session
 from rackproof.deploy.transport import keep_alive
@@ -30,7 +31,7 @@ from rackproof.facts import Fact, Missing, NodeFacts, RuntimeFacts
 from rackproof.facts_podman import of_engine
 from rackproof.facts_selfbuild import traces
 from rackproof.inventory import current_plan, refuse
-from rackproof.managed import File, managed_files
+from rackproof.managed import File, keyring, managed_files
 from rackproof.package_names import PackageNames
 from rackproof.site import Site
 from rackproof.verdict.report.clean import clean
@@ -93,12 +94,13 @@ class Node:
             operations.imports(name=name, archive=archive, step=step, run=self.run, watch=watch, _timeout=IMPORT_S)
 
     def packages(self, name: str, script: str, *, disrupts: bool = False, domain: bool = False, detail: str = "") -> None:
-        """Add a step that installs or removes packages."""
+        """Add a step that installs or removes packages, by the vendor's key that the site names."""
         step = self._step(name, disrupts=disrupts, domain=domain, detail=detail)
         watch = Watch(packages=True, module="amdgpu" if self.baseline.vendor == "amd" else "nvidia")
         if self._goes_on(step):
             operations.packages(
-                name=name, script=script, step=step, run=self.run, watch=watch, manager=self.manager, _timeout=STEP_S,
+                name=name, script=script, step=step, run=self.run, watch=watch, manager=self.manager,
+                first=self._sound_key(), _timeout=STEP_S,
             )  # fmt: skip
 
     def files(self, name: str, wanted: Sequence[File], then: str = "", *, first: str = "", domain: bool = False) -> None:
@@ -184,6 +186,13 @@ class Node:
         if known_or(self.facts.host.broken_packages, ()):
             return False
         return all(upstream(self.version_of(name)) == version for name in names)
+
+    def _sound_key(self) -> str:
+        """A script that sees to the key of the vendor's repository, where that is set up already."""
+        packages = self.baseline.packages
+        if packages is None:
+            return ""
+        return MANAGERS[self.manager].sound_key(packages.key_url, packages.key_fingerprint, keyring(packages))
 
     def _step(self, name: str, **more: Any) -> Step:
         guarded = bool(more.get("disrupts")) and not self.site.value("disrupt", "gpu_processes")

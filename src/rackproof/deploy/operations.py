@@ -91,9 +91,11 @@ def _imports(state: Any, host: Any, archive: Any, step: Step, run: Run, watch: W
 
 
 @operation(is_idempotent=False)
-def packages(script: str, step: Step, run: Run, watch: Watch, manager: str) -> Generator[StringCommand, None, None]:
-    """Run a script that calls the shell functions of a package manager (deploy/packages.py)."""
-    body = f"{MANAGERS[manager].prelude}{script}"
+def packages(
+    script: str, step: Step, run: Run, watch: Watch, manager: str, first: str = ""
+) -> Generator[StringCommand, None, None]:
+    """Run a script that calls the shell functions of a package manager (deploy/packages.py), and another before it."""
+    body = f"{first}{MANAGERS[manager].prelude}{script}"
     yield StringCommand(onhost.step(run, step.layer, step.name, body, watch, idle=step.idle))
 
 

@@ -57,7 +57,8 @@ repair() {{
     sleep 5; waited=$((waited + 5))
   done
 }}
-refresh() {{ apt update; }}
+# apt keeps a list that it refused, and asks only for a newer one: a mirror that goes back to what it had has none.
+refresh() {{ apt update || {{ rm -f /var/lib/apt/lists/partial/*Release*; return 1; }}; }}
 install() {{ apt install --no-install-recommends --allow-downgrades --allow-change-held-packages "$@"; }}
 mend() {{ repair; apt -f install; }}
 versions() {{ apt-cache madison "$1" 2>/dev/null | awk -F '|' '{{ gsub(/ /, "", $2); print $2 }}'; }}
@@ -248,6 +249,15 @@ said=$(dnf $own makecache 2>&1) || {{
 has() {{ [ -n "$(dnf $own repoquery --available "$1-$2" 2>/dev/null)" ]; }}
 """
 
+# The key may have been replaced on the host, or by the vendor; then the one by fingerprint is fetched.
+_SOUND_KEY = """\
+if [ -e {keyring} ] && command -v gpg >/dev/null; then
+  known=$(gpg --batch --no-tty --with-colons --show-keys {keyring} 2>/dev/null | awk -F: '$1 == "fpr" {{print $10; exit}}')
+  if [ "$known" != '{fingerprint}' ]; then (
+{fetch}) || exit 1; fi
+fi
+"""
+
 
 @dataclass(frozen=True)
 class Manager:
@@ -267,6 +277,10 @@ class Manager:
         """Fetch a signing key and keep it, armoured, if it is the one with this fingerprint."""
         fetch = self.fetch.format(url=url, file="$file")
         return _KEY.format(fetch=fetch, url=url, fingerprint=fingerprint, keyring=keyring)
+
+    def sound_key(self, url: str, fingerprint: str, keyring: str) -> str:
+        """Fetch a signing key again where the one that was kept has another fingerprint by now."""
+        return _SOUND_KEY.format(fingerprint=fingerprint, keyring=keyring, fetch=self.key_script(url, fingerprint, keyring))
 
 
 MANAGERS = {

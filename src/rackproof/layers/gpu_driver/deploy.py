@@ -9,21 +9,13 @@ from rackproof.deploy.node import Node, known_or
 from rackproof.deploy.onhost import Watch
 from rackproof.facts import Missing, NodeFacts
 from rackproof.layers.gpu_driver import deploy_amd
-from rackproof.layers.gpu_driver.repository import fetch_key, repository, secure_boot
+from rackproof.layers.gpu_driver.repository import repository, secure_boot
 from rackproof.layers.host import deploy_kernel
-from rackproof.managed import MODPROBE, PERSISTENCED, File, keyring
+from rackproof.managed import MODPROBE, PERSISTENCED, File
 from rackproof.package_names import PackageNames, foreign, locked
 from rackproof.verdict.report.clean import clean
 
 _BRANCHED = re.compile(r"^(?:nvidia|libnvidia|cuda-drivers|nvlink5)(?:-[a-z-]+)?-(\d{3})(?:-open|-server|\.[\d.]+)*$")
-
-# The key may have been replaced on the host, or NVIDIA may have changed it; then the one by fingerprint is fetched.
-_KEY = """\
-known=$(gpg --batch --no-tty --with-colons --show-keys {keyring} 2>/dev/null | awk -F: '$1 == "fpr" {{print $10; exit}}')
-if [ "$known" != '{fingerprint}' ]; then (
-{fetch}) || exit 1; fi
-"""
-
 
 def bring_about(node: Node) -> None:
     """Repository, packages, module options, and the reboot that makes them real."""
@@ -86,7 +78,6 @@ def _in_place(node: Node, names: PackageNames, version: str) -> bool:
 def _script(node: Node, packages: PackageBaseline, version: str) -> str:
     names = packages.names
     exact = (*names.driver, *names.fabric)
-    key = _KEY.format(keyring=keyring(packages), fingerprint=packages.key_fingerprint, fetch=fetch_key(packages))
     lines = [
         "refresh",
         f"stream {names.stream}" if names.stream else "",
@@ -99,7 +90,7 @@ def _script(node: Node, packages: PackageBaseline, version: str) -> str:
         "go",
         f"rebuilt {version} {' '.join(names.driver)}" if node.manager == "dnf" and not names.kernel else "",
     ]
-    return key + "\n".join(filter(None, lines)) + "\n"
+    return "\n".join(filter(None, lines)) + "\n"
 
 
 def _unwanted(node: Node) -> list[str]:

@@ -21,13 +21,13 @@ def repository(node: Node) -> None:
     if not (node.has(source) and there is not None and there.sha256 is not None):
         vendor = _VENDORS[packages.origin]
         name = f"{vendor} repository key, checked by fingerprint {packages.key_fingerprint[-8:]}"
-        node.shell(name, fetch_key(packages), watch=Watch(files=(key,)))
+        node.shell(name, _fetch_key(packages), watch=Watch(files=(key,)))
         node.files(f"{vendor} repository", [source], then=_aside(node) if source.path == APT_SOURCE else "")
     pins = [file for file in node.managed("gpu_driver") if file.path in (PREFERENCES, AMD_PREFERENCES)]
     node.files("Pin of the driver", pins)
 
 
-def fetch_key(packages: PackageBaseline) -> str:
+def _fetch_key(packages: PackageBaseline) -> str:
     manager = MANAGERS[packages.platform.manager]
     return manager.key_script(packages.key_url, packages.key_fingerprint, keyring(packages))
 

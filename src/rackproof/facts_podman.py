@@ -36,32 +36,37 @@ def of_engine(facts: NodeFacts, engine: str) -> NodeFacts:
 
 
 def _runtime(facts: NodeFacts) -> RuntimeFacts:
+    """What is not of an engine (the toolkit, CDI specs, what proves an image) stays as it was read."""
     found, shared = facts.podman, facts.runtime
     if isinstance(found, Missing):
-        return RuntimeFacts(
-            *(found,) * 5, None, shared.toolkit_version, shared.cdi_specs, *(found,) * 6, shared.image_chains, found, found
-        )  # fmt: skip
+        return _unread(shared, found)
     version = found.version
     installed = version if isinstance(version, Missing) else None if version is None else NAME
-    return RuntimeFacts(
+    return replace(
+        shared,
         engine=installed,
         engine_version=Missing("podman is not installed") if version is None else version,
         cgroup_version=found.cgroup_version,
         runtimes=found.oci_runtime if isinstance(found.oci_runtime, Missing) else (found.oci_runtime,),
         cdi_devices=_devices(facts, found),
         daemon_config=None,
-        toolkit_version=shared.toolkit_version,
-        cdi_specs=shared.cdi_specs,
         images=found.images,
         cgroup_driver=found.cgroup_driver,
         default_runtime=found.oci_runtime,
         data_root=found.data_root,
         storage_driver=found.storage_driver,
         security_options=found.security_options,
-        image_chains=shared.image_chains,
         running=_running(shared, found),
         log_driver=found.log_driver,
     )
+
+
+def _unread(shared: RuntimeFacts, why: Missing) -> RuntimeFacts:
+    return replace(
+        shared, engine=why, engine_version=why, cgroup_version=why, runtimes=why, cdi_devices=why, daemon_config=None,
+        images=why, cgroup_driver=why, default_runtime=why, data_root=why, storage_driver=why, security_options=why,
+        running=why, log_driver=why,
+    )  # fmt: skip
 
 
 def _devices(facts: NodeFacts, found: PodmanFacts) -> Fact[tuple[str, ...]]:

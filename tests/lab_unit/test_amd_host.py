@@ -3,14 +3,13 @@ what amd-smi and rocm-smi print of it."""
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from test_boot_model import with_boot
 
 from rackproof.evidence.tools import amd
 from rackproof.evidence.tools.amd_smi import parse_amd_smi
@@ -42,14 +41,7 @@ def host(root: Path, *, built: bool = True, initrd: str = "", grub: str = "") ->
     for name, text in files.items():
         (modules / name).parent.mkdir(parents=True, exist_ok=True)
         (modules / name).write_text(text)
-    (root / "boot/grub").mkdir(parents=True)
-    with tarfile.open(root / "boot" / f"initrd.img-{os.uname().release}", "w") as archive:
-        info = tarfile.TarInfo("etc/modprobe.d/x.conf")
-        info.size = len(initrd)
-        archive.addfile(info, io.BytesIO(initrd.encode()))
-    if grub:
-        (root / "boot/grub/grub.cfg").write_text(f"\tlinux /boot/vmlinuz-x {grub}\n")
-    return root
+    return with_boot(root, initrd, grub)
 
 
 def test_the_packaged_module_wins_over_the_kernel_s_own(tmp_path: Path) -> None:

@@ -14,13 +14,18 @@ kernel = pytest.importorskip("rackproof_lab.kernel")
 
 def host(root: Path, module: str = "", flavour: str = "Dual MIT/GPL", initrd: str = "", grub: str = "") -> Path:
     """A root file system with as much of a host as the boot model reads."""
-    (root / "boot/grub").mkdir(parents=True)
     if module:
         folder = root / "usr/lib/modules" / os.uname().release / "updates/dkms"
         folder.mkdir(parents=True)
         (folder / "nvidia.ko").write_text(f"version={module}\nlicense={flavour}\n")
+    return with_boot(root, initrd, grub)
+
+
+def with_boot(root: Path, initrd: str, grub: str) -> Path:
+    """The root with an initrd that holds one file of modprobe.d, and with a grub.cfg where there are words for it."""
+    (root / "boot/grub").mkdir(parents=True)
     with tarfile.open(root / "boot" / f"initrd.img-{os.uname().release}", "w") as archive:
-        info = tarfile.TarInfo("etc/modprobe.d/nvidia.conf")
+        info = tarfile.TarInfo("etc/modprobe.d/gpu.conf")
         info.size = len(initrd)
         archive.addfile(info, io.BytesIO(initrd.encode()))
     if grub:

@@ -127,7 +127,10 @@ rm -f "$begun"
 """
 
 
-def pull(image: ImageBaseline, room_bytes: int, room_source: str, with_login: bool = False, pause_s: int = 5, engine: str = "docker") -> str:
+def pull(
+    image: ImageBaseline, room_bytes: int, room_source: str, with_login: bool = False, pause_s: int = 5,
+    engine: str = "docker",
+) -> str:  # fmt: skip
     """Pull by digest, verify, tag. With `with_login` docker's config.json comes on standard input."""
     pins = "\\|".join(f"@{digest}$" for digest in (image.index, image.platform) if digest)
     values = {

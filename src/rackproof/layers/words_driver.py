@@ -13,7 +13,7 @@ from rackproof.facts_driver import Library
 from rackproof.facts_system import AptFacts, DkmsModule, KernelFacts
 from rackproof.layers.readings import Reading, of, seen
 from rackproof.layers.words import packages, upstream, version
-from rackproof.package_names import plain
+from rackproof.package_names import plain as plain
 
 LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
 _NAMES = ("nvidia-", "libnvidia-", "kmod-nvidia-")
@@ -169,11 +169,6 @@ def in_groups(user: str, groups: Sequence[str], members: Fact[Mapping[str, Seque
         return Reading(not outside, f"not in {' and '.join(outside)}" if outside else f"in {' and '.join(groups)}")
 
     return of(members, reading)
-
-
-def plain_version(package: str) -> str:
-    """1.3.0 of a package at 1.3.0~24.04."""
-    return plain(package)
 
 
 def _three(module: str) -> str:

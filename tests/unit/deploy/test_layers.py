@@ -76,13 +76,19 @@ def healthy(hardware: str = "gb300") -> NodeFacts:
     )
 
 
-def deploy(monkeypatch: pytest.MonkeyPatch, facts: NodeFacts, hardware: str = "gb300", **over: Any) -> tuple[Recorder, Node]:
+def recording(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    """In place of pyinfra, and of what the machine at hand would be asked."""
     recorder = Recorder()
     monkeypatch.setattr(deploy_node, "operations", recorder)
     monkeypatch.setattr(deploy_node, "rebooting", recorder)
     monkeypatch.setattr(deploy_node, "current_host", type("Host", (), {"print_prefix": "[tray01] "}))
     monkeypatch.setattr(image_layer, "room_for", lambda *_: ROOM)
     monkeypatch.setattr(image_layer.credentials, "find", lambda _: None)
+    return recorder
+
+
+def deploy(monkeypatch: pytest.MonkeyPatch, facts: NodeFacts, hardware: str = "gb300", **over: Any) -> tuple[Recorder, Node]:
+    recorder = recording(monkeypatch)
     chosen = site.shipped().overlaid({**CONSENT, **over}, "test")
     node = Node("tray01", chosen, fixtures.baseline(hardware), facts, Run("run", "me@here", 1, ""))
     for layer in LAYERS:

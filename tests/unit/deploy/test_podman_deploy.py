@@ -12,7 +12,7 @@ import pytest
 from test_apt import Machine
 from test_image_steps import IMAGE, INDEX
 from test_image_steps import Node as ImageNode
-from test_layers import CONSENT, LAYERS, ROOM, Recorder, files, packages
+from test_layers import CONSENT, LAYERS, Recorder, files, packages, recording
 
 from rackproof import site
 from rackproof.baseline import resolve
@@ -25,7 +25,6 @@ from rackproof.deploy.packages import APT, MANAGERS
 from rackproof.deploy.stamp import stamp_of
 from rackproof.errors import InputError
 from rackproof.facts import ManagedFile, Missing, NodeFacts
-from rackproof.layers.image import deploy as image_layer
 from rackproof.layers.rdma import deploy as rdma_layer
 from rackproof.managed import KEYRING, UPGRADES, managed_files
 from rackproof.serve import scripts as serving
@@ -50,12 +49,7 @@ def healthy(**changes: Any) -> NodeFacts:
 
 
 def deploy(monkeypatch: pytest.MonkeyPatch, facts: NodeFacts, **over: Any) -> tuple[Recorder, Node]:
-    recorder = Recorder()
-    monkeypatch.setattr(deploy_node, "operations", recorder)
-    monkeypatch.setattr(deploy_node, "rebooting", recorder)
-    monkeypatch.setattr(deploy_node, "current_host", type("Host", (), {"print_prefix": "[tray01] "}))
-    monkeypatch.setattr(image_layer, "room_for", lambda *_: ROOM)
-    monkeypatch.setattr(image_layer.credentials, "find", lambda _: None)
+    recorder = recording(monkeypatch)
     chosen = site.shipped().overlaid({**VALUES, **CONSENT, **over}, "test")
     node = Node("tray01", chosen, podmans.podman_baseline(), facts, Run("run", "me@here", 1, ""))
     for layer in LAYERS:

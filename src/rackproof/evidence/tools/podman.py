@@ -18,7 +18,7 @@ from rackproof.evidence.evidence import Evidence
 from rackproof.evidence.sections import Command, Root
 from rackproof.evidence.tools import container, engines
 from rackproof.evidence.tools.group import read_group, script
-from rackproof.evidence.tools.running import parse_running
+from rackproof.evidence.tools.running import listing, parse_running
 from rackproof.evidence.tools.values import load_object, one_line, string
 from rackproof.facts import Fact, ImageFacts, Missing
 from rackproof.facts_podman import DEFAULT_CDI_FOLDERS
@@ -55,15 +55,6 @@ _CONTAINER = (
     '{"id":{{json .ID}},"name":{{json .Name}},"image":{{json .Image}},"named":{{json .ImageName}},'
     '"labels":{{json .Config.Labels}}'
 )
-_RUNNING_SCRIPT = rf"""{_USED}
-ids=$(podman ps -q --no-trunc) || exit $?
-for i in $ids; do
-  said=$(podman inspect --format '{_CONTAINER}' "$i") || continue
-  case "$(podman inspect --format '{{{{.Path}}}} {{{{json .Args}}}}' "$i")" in *vllm*) engine=true ;; *) engine=false ;; esac
-  printf '%s,"engine":%s}}\n' "$said" "$engine"
-done
-echo end
-"""
 _CONFIG_SCRIPT = f"""
 for f in {CONFIGS}; do
   if [ -f "$f" ] && [ -r "$f" ]; then
@@ -77,7 +68,7 @@ mark {HOOKS}
 COMMANDS = (
     Command("podman_info", f"{_USED}podman info --format json", "podman", Root.NEEDED),
     Command("podman_images", _IMAGES_SCRIPT, "podman", Root.NEEDED),
-    Command("podman_running", _RUNNING_SCRIPT, "podman", Root.NEEDED),
+    Command("podman_running", f"{_USED}{listing('podman', _CONTAINER)}", "podman", Root.NEEDED),
     Command("podman_config", script(_CONFIG_SCRIPT), "podman", Root.HELPS),
 )
 _NEVER = "podman has not been used on this node yet"

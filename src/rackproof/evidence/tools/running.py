@@ -18,17 +18,22 @@ _FORMAT = (
     '{"id":{{json .Id}},"name":{{json .Name}},"image":{{json .Image}},"named":{{json .Config.Image}},'
     '"labels":{{json .Config.Labels}}'
 )
-_SCRIPT = rf"""
-ids=$(docker ps -q --no-trunc) || exit $?
+
+
+def listing(engine: str, form: str) -> str:
+    """A script that prints what `parse_running` reads. `form`: for `inspect --format`, an object that is left open."""
+    return rf"""
+ids=$({engine} ps -q --no-trunc) || exit $?
 for i in $ids; do
-  said=$(docker inspect --format '{_FORMAT}' "$i") || continue
-  case "$(docker inspect --format '{{{{.Path}}}} {{{{json .Args}}}}' "$i")" in *vllm*) engine=true ;; *) engine=false ;; esac
+  said=$({engine} inspect --format '{form}' "$i") || continue
+  case "$({engine} inspect --format '{{{{.Path}}}} {{{{json .Args}}}}' "$i")" in *vllm*) engine=true ;; *) engine=false ;; esac
   printf '%s,"engine":%s}}\n' "$said" "$engine"
 done
 echo end
 """
 
-COMMANDS = (Command("docker_running", _SCRIPT, "docker", Root.HELPS),)
+
+COMMANDS = (Command("docker_running", listing("docker", _FORMAT), "docker", Root.HELPS),)
 
 
 def running(evidence: Evidence) -> Fact[tuple[RunningContainer, ...]]:

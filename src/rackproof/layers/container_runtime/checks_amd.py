@@ -6,7 +6,7 @@ from rackproof.baseline import Baseline
 from rackproof.facts import NodeFacts, known
 from rackproof.layers.readings import all_of, of, seen
 from rackproof.layers.words import asked, packages
-from rackproof.layers.words_driver import plain_version
+from rackproof.layers.words_driver import plain
 from rackproof.layers.words_gpu import amd_driver
 from rackproof.verdict.catalogue import check
 from rackproof.verdict.model import Judgement, judge
@@ -20,7 +20,7 @@ def amd_toolkit(facts: NodeFacts, baseline: Baseline) -> Judgement:
     readings = {
         PACKAGE: seen(
             of(packages(facts), lambda found: found.get(PACKAGE, "")),
-            lambda found: plain_version(found) == wanted,
+            lambda found: plain(found) == wanted,
             lambda found: found or "not installed",
         ),
         "engine": seen(facts.runtime.runtimes, lambda found: RUNTIME in found, lambda found: f"runtimes {', '.join(found)}"),
@@ -34,8 +34,10 @@ def amd_cdi(facts: NodeFacts, baseline: Baseline) -> Judgement:
     renders = known(of(amd_driver(facts), lambda driver: driver.render_nodes))
     wanted = {"/dev/kfd", *(f"/dev/dri/{name}" for name in renders)}
     expected = f"one spec of {CDI_KIND} with /dev/kfd and the {len(set(renders))} render nodes of this boot"
+    if not specs:
+        return judge(False, f"no CDI spec of {CDI_KIND}", expected)
     odd = {spec.path: sorted(wanted ^ set(spec.nodes)) for spec in specs}
     wrong = "; ".join(f"{path}: {', '.join(names)} in only one of both" for path, names in odd.items() if names)
-    if not specs or wrong or not renders:
-        return judge(False, wrong or f"no CDI spec of {CDI_KIND}" * (not specs) or "no render node", expected)
+    if wrong or not renders:
+        return judge(False, wrong or "no render node", expected)
     return judge(len(specs) == 1, ", ".join(odd), expected)
